@@ -1,9 +1,9 @@
-//! A provider's answer, whole or streamed, with what an agent's loop asks of it: what was said, which tools are called,
-//! why it ended.
+//! A provider's answer, whole or streamed, in the form that an agent's loop needs: its text, the tools it calls and
+//! the reason it ended.
 //!
-//! The events are those of [`Format::decode_response`] and [`StreamDecoder`]: their raw form is what a client would send
-//! back, or holds it, and rendering cuts it to that. All else is read off them, so that whoever streams for itself asks
-//! [`Answered::of`] at the end and gets the same.
+//! The events are those of [`Format::decode_response`] and [`StreamDecoder`]: their raw form is, or holds, the JSON
+//! that a client would send back, and rendering cuts it to that. Everything else is read from the events, so that a
+//! program with a streaming loop of its own calls [`Answered::of`] at the end and gets the same result.
 
 use epitome_core::{
     Event, Fact, Part,
@@ -21,24 +21,24 @@ use crate::{
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// What to append: the answer, then what it used.
+    /// Events to append: the answer, then its usage.
     pub events: Vec<Event>,
-    /// The model that answered, if it says.
+    /// Model that answered, if the provider names it.
     pub model: Option<ModelName>,
-    /// Why it ended, if it says.
+    /// Reason the answer ended, if the provider gives one.
     pub finish: Option<Finish>,
-    /// Whether all of it came.
+    /// Reports whether the answer is complete or broke off.
     pub ending: Ending,
-    /// The tools it calls, in order.
+    /// Calls the answer makes, in order.
     pub calls: Vec<ToolCall>,
-    /// What it used, if it says.
+    /// Tokens used, if the provider reports them.
     pub usage: Option<Usage>,
 }
 
-/// Why an answer ended.
+/// Reason an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// The model had said what it wanted, or a stop sequence came.
+    /// The model finished its answer, or a stop sequence came.
     Stop,
     /// The model waits for its tools.
     Calls,
@@ -48,7 +48,7 @@ pub enum Finish {
     Window,
     /// The model refused, or a filter stopped it.
     Refused,
-    /// Something else, in the provider's word.
+    /// Any other reason, in the provider's word.
     Other(String),
 }
 
@@ -68,7 +68,7 @@ impl Format {
         Answered::of(self, self.decode_response(body)?, Ending::Complete)
     }
 
-    /// Reads a recorded stream. One that broke off gives what came, and says so in its ending.
+    /// Reads a recorded stream. A stream that broke off gives the part that came, and its ending says so.
     pub fn answer_stream(self, bytes: &[u8]) -> Result<Answered, WireError> {
         let mut stream = StreamDecoder::new(self);
         stream.push(bytes);
@@ -78,9 +78,9 @@ impl Format {
 }
 
 impl Answered {
-    /// What the events of one response say.
+    /// Reads an answer from the events of one response.
     ///
-    /// Whatever the provider said in place of an answer is an error.
+    /// An error of the provider in place of an answer is returned as an error.
     pub fn of(format: Format, events: Vec<Event>, ending: Ending) -> Result<Self, WireError> {
         const WHAT: &str = "an answer";
         if let Ending::Failed(said) = ending {
@@ -101,7 +101,7 @@ impl Answered {
         });
         let calls: Vec<ToolCall> = events.iter().flat_map(|event| event.fact.calls()).cloned().collect();
         let finish = events.iter().find_map(|event| finish(format, event));
-        // Responses only says that it is complete.
+        // Responses reports only that the answer is complete, so calls in it are what tells `Calls` from `Stop`.
         let finish = match finish {
             Some(Finish::Stop) if format == Format::OpenaiResponses && !calls.is_empty() => {
                 Some(Finish::Calls)
@@ -111,7 +111,7 @@ impl Answered {
         Ok(Self { events, model, finish, ending, calls, usage })
     }
 
-    /// The text of the answer, pieces joined; reasoning, refusals and calls are none.
+    /// Returns the text of the answer, its pieces joined. Reasoning, refusals and calls are not part of it.
     pub fn text(&self) -> String {
         let answers = self.events.iter().filter(|event| matches!(event.fact, Fact::AssistantSaid { .. }));
         let texts = answers.flat_map(|event| event.fact.parts()).filter_map(|part| match part {
@@ -122,7 +122,7 @@ impl Answered {
     }
 }
 
-/// What an event's raw form says of why its answer ended.
+/// Reads the reason the answer ended from an event's raw form.
 fn finish(format: Format, event: &Event) -> Option<Finish> {
     let raw = Json::parse(&event.raw.json, "a response").ok()?;
     match format {
@@ -147,7 +147,7 @@ fn finish(format: Format, event: &Event) -> Option<Finish> {
     }
 }
 
-/// OpenAI's words, and those of servers which speak like it.
+/// Maps the words of OpenAI, and of servers that speak its format.
 fn chat(reason: &str) -> Finish {
     match reason {
         "stop" | "eos" => Finish::Stop,

@@ -1,7 +1,7 @@
-//! A bare question to a model, and its answer as plain words.
+//! A plain request to a model, with a system prompt and one user message, and the text of its answer.
 //!
-//! Who summarises needs no history and no tools: one system prompt, one user message, one text back. Reading the answer
-//! goes through the same decoder as any response, so that an odd server is understood here exactly as it is in a session.
+//! A summariser needs no history and no tools: one system prompt, one user message, one text back. The answer is read
+//! by the same decoder as any response, so that an odd server is understood here exactly as it is in a session.
 
 pub use epitome_core::verify::Finish;
 use epitome_core::{Event, Fact, Part, Tokens, event::Usage};
@@ -15,22 +15,22 @@ use crate::{
     stream::Ending,
 };
 
-/// A question to a model that has no tools.
+/// A request to a model that has no tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask<'a> {
     /// The model, as its provider names it.
     pub model: &'a str,
-    /// Who it is to be.
+    /// System prompt.
     pub system: &'a str,
-    /// What it is asked.
+    /// User message.
     pub user: &'a str,
-    /// How much it may answer.
+    /// Limit on the length of the answer.
     pub limit: Tokens,
-    /// How a Chat server is told the limit.
+    /// Name of that limit in a Chat request.
     pub limit_name: LimitName,
 }
 
-/// What a Chat request calls the limit of its answer. The other two formats have one name for it.
+/// Name of the output limit in a Chat request. The other two formats have one name for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LimitName {
     /// `max_tokens`: OpenAI calls it deprecated, and every server that speaks the format understands it. Some ignore the
@@ -41,34 +41,34 @@ pub enum LimitName {
     MaxCompletionTokens,
 }
 
-/// What a model answered.
+/// A model's answer to an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Its words; those of a refusal, if it said nothing else.
+    /// Text of the answer; that of a refusal, if there is no other.
     pub text: String,
-    /// How it ended.
+    /// Way the answer ended.
     pub finish: Finish,
-    /// What was used, if the server says so.
+    /// Tokens used, if the server reports them.
     pub usage: Option<Usage>,
     /// The model that answered, as the server names it.
     pub model: Option<String>,
-    /// What the answer is made of.
+    /// Kind of content the answer consists of.
     pub content: Content,
 }
 
-/// What an answer is made of.
+/// Kind of content an answer consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
-    /// Words.
+    /// Text.
     Said,
-    /// Reasoning, and no words after it.
+    /// Reasoning with no text after it.
     ReasoningOnly,
-    /// Nothing that can be read.
+    /// No readable content.
     Nothing,
 }
 
 impl Format {
-    /// The request that asks `ask`: no tools, not streamed, and kept by nobody.
+    /// Writes the request for `ask`: no tools, not streamed, and not stored by the provider.
     ///
     /// ```
     /// use epitome_core::Tokens;
@@ -132,7 +132,7 @@ impl Format {
     pub fn reply(self, body: &str) -> Result<Reply, WireError> {
         const WHAT: &str = "a model's answer";
         let response = Json::parse(body, WHAT)?.require_object(WHAT)?;
-        // What failed halfway has words too, and they are no answer.
+        // An answer that failed halfway may have text too, but it is not an answer.
         if let Some(said) = response::error_said(&response) {
             return Err(WireError::NoAnswer { what: WHAT, said });
         }
@@ -141,7 +141,7 @@ impl Format {
         }
         let events = response::decode(self, body)?;
         let (text, content) = words(parts(&events));
-        // A model may end before its first word: then nothing is said, and that is an answer.
+        // A model may end before its first word. That is an answer too, with empty text.
         let answered = Answered::of(self, events, Ending::Complete).ok();
         let finish = answered.as_ref().map_or(Finish::Unknown, ended);
         let usage = answered.as_ref().and_then(|answered| answered.usage);
@@ -150,13 +150,13 @@ impl Format {
     }
 }
 
-/// Everything the model said.
+/// All parts of the answer.
 fn parts(events: &[Event]) -> impl Iterator<Item = &Part> {
     let answers = events.iter().filter(|event| matches!(event.fact, Fact::AssistantSaid { .. }));
     answers.flat_map(|event| event.fact.parts())
 }
 
-/// Whether a body has the shape of a response: a server of another format, or of another kind, answers too.
+/// Returns true if a body has the shape of a response. A server of another format, or of another kind, answers too.
 fn is_an_answer(format: Format, response: &Json<'_>) -> bool {
     match format {
         Format::OpenaiChat => {
@@ -167,13 +167,13 @@ fn is_an_answer(format: Format, response: &Json<'_>) -> bool {
     }
 }
 
-/// How it ended, judged by what it is made of and then by what the server says.
+/// Determines how the answer ended, from its content first and then from the server's reason.
 fn ended(answered: &Answered) -> Finish {
     let mut refused = false;
     for part in parts(&answered.events) {
         match part {
             Part::ToolCall(_) => return Finish::CalledTool,
-            // What this version cannot read as a call is one all the same.
+            // A call that this version cannot read as one is still a call.
             Part::Opaque { name, .. } if name.contains("tool") || name.ends_with("_call") => {
                 return Finish::CalledTool;
             }
@@ -191,7 +191,7 @@ fn ended(answered: &Answered) -> Finish {
     }
 }
 
-/// The words of an answer, and what it is made of.
+/// Returns the text of an answer, and the kind of content it consists of.
 fn words<'p>(parts: impl Iterator<Item = &'p Part>) -> (String, Content) {
     let (mut text, mut refusal, mut reasoned) = (String::new(), String::new(), false);
     for part in parts {
@@ -217,7 +217,8 @@ fn words<'p>(parts: impl Iterator<Item = &'p Part>) -> (String, Content) {
     (text, content)
 }
 
-/// Servers that do not know a model's template leave its reasoning in the text.
+/// Returns true if the text is reasoning only: servers that do not know a model's template leave its reasoning in the
+/// text.
 fn is_only_thought(text: &str) -> bool {
     let Some(thought) = text.trim().strip_prefix("<think>") else { return false };
     thought.rsplit_once("</think>").is_none_or(|(_, after)| after.trim().is_empty())

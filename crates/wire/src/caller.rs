@@ -1,38 +1,39 @@
-//! Who sent a request, as far as it says: which agent, which of its sessions, which thread of it, and what for.
+//! The sender of a request, as far as the request tells: the agent, its session, the thread within it, and the
+//! purpose of the request.
 //!
-//! Every client names its sessions in a way of its own, most in headers. An id is a hint and no proof: some are not
-//! unique, a subagent may share its parent's, and a title may be asked for under the session's own. So whoever places
-//! a request reads the history too.
+//! Every client names its sessions in its own way, most in headers. An id is a hint and no proof: some are not
+//! unique, a subagent may share its parent's, and a title may be requested under the session's own id. Code that
+//! assigns a request to a session therefore reads the history too.
 
 use crate::{json::Json, seen::Seen};
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The program.
     pub client: Client,
-    /// Its id of the session, shared by the session's subagents where the client does so.
+    /// The client's id for the session, which its subagents share in some clients.
     pub session: Option<String>,
-    /// Who gave that id.
+    /// Source of that id.
     pub naming: Naming,
-    /// Its id of the thread within the session, where it has one: a subagent, an agent's own thread.
+    /// The client's id for the thread within the session, if it has one: a subagent's, or an agent's own thread.
     pub thread: Option<String>,
-    /// The thread, or session, that started this one.
+    /// Id of the thread or session that started this one.
     pub parent: Option<String>,
-    /// What the request is for.
+    /// Purpose of the request.
     pub purpose: Purpose,
 }
 
-/// Who gives a session its id.
+/// Source of a session's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Naming {
-    /// The client, by a habit of its own: a hint, since some clients give an id twice.
+    /// The client, in its own way: a hint, since some clients use an id twice.
     Client,
-    /// Whoever set the client up, in the header [`SESSION_HEADER`]: everything under that id is one session.
+    /// The person who set the client up, in the header [`SESSION_HEADER`]: everything under that id is one session.
     User,
 }
 
-/// The header that names the session of a request, whatever ids its client sends.
+/// The header that names a request's session and takes precedence over the ids its client sends.
 pub const SESSION_HEADER: &str = "x-epitome-session";
 
 /// A program that sends requests.
@@ -48,12 +49,12 @@ pub enum Client {
     Goose,
     /// pi.
     Pi,
-    /// A program nobody has described here: an SDK script.
+    /// Any other program, such as a script that uses an SDK.
     Other,
 }
 
 impl Client {
-    /// Its name, as sessions are labelled with it.
+    /// Name of the client, used to label its sessions.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -66,7 +67,7 @@ impl Client {
     }
 }
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The next turn of a conversation.
@@ -78,7 +79,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Its name.
+    /// Name of the purpose.
     pub fn name(self) -> &'static str {
         match self {
             Self::Turn => "turn",
@@ -89,7 +90,7 @@ impl Purpose {
 }
 
 impl Caller {
-    /// Reads who sent `request` out of its headers (`header` looks one up by its lower-case name) and its body.
+    /// Reads the sender of `request` from its headers (`header` looks one up by its lower-case name) and its body.
     ///
     /// ```
     /// use epitome_wire::{Format, caller::{Caller, Client}, seen::{Memo, Seen}};
@@ -122,7 +123,7 @@ impl Caller {
     }
 }
 
-/// What a client calls a request's place among its sessions.
+/// Ids by which a client names the session and thread of a request.
 #[derive(Default)]
 struct Ids {
     session: Option<String>,
@@ -130,10 +131,10 @@ struct Ids {
     parent: Option<String>,
 }
 
-/// No client's id is longer; what is longer is cut.
+/// Longest id kept; a longer one is cut. No known client's id is longer.
 const LONGEST_ID: usize = 200;
 
-/// An id as it may be kept: nothing that could not stand in a line of text.
+/// Cleans an id for storage: characters that could not stand in a line of text are removed.
 fn id(text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() || text.chars().any(char::is_control) {
@@ -142,13 +143,13 @@ fn id(text: &str) -> Option<String> {
     Some(text.get(..text.floor_char_boundary(LONGEST_ID)).unwrap_or(text).to_owned())
 }
 
-/// What a request says of whoever sent it.
+/// Headers and body of a request, from which its sender is read.
 struct Said<'s, 'h> {
     header: &'s dyn Fn(&str) -> Option<&'h str>,
     request: &'s Seen<'s>,
 }
 
-/// What Codex says of the turn that a request belongs to.
+/// Codex's description of the turn that a request belongs to.
 #[derive(Default)]
 struct Turn {
     session: Option<String>,
@@ -157,7 +158,7 @@ struct Turn {
 }
 
 impl Said<'_, '_> {
-    /// A header that is an id.
+    /// Reads a header that holds an id.
     fn id(&self, name: &str) -> Option<String> {
         (self.header)(name).and_then(id)
     }
@@ -166,7 +167,7 @@ impl Said<'_, '_> {
         names.iter().find_map(|name| self.id(name))
     }
 
-    /// The session as the user calls it.
+    /// Session id set by the user.
     fn named(&self) -> Option<String> {
         self.id(SESSION_HEADER)
     }
@@ -197,7 +198,7 @@ impl Said<'_, '_> {
         }
     }
 
-    /// A subagent shares its session's id, and has one of its own beside it.
+    /// Reads Claude Code's ids. A subagent shares its session's id and has a second id of its own.
     fn claude_code(&self) -> Ids {
         let own = || self.id("x-claude-code-session-id").or_else(|| self.user_session());
         let session = self.named().or_else(own);
@@ -207,7 +208,7 @@ impl Said<'_, '_> {
         Ids { session, thread, parent }
     }
 
-    /// A subagent shares its session's id and cache key: only its thread differs.
+    /// Reads Codex's ids. A subagent shares its session's id and cache key; only its thread differs.
     fn codex(&self, turn: Turn) -> Ids {
         let own = || self.first_id(&["session-id", "session_id", "conversation_id"]);
         let session = self.named().or_else(own);
@@ -219,7 +220,7 @@ impl Said<'_, '_> {
         }
     }
 
-    /// A subagent has a session of its own, which names its parent.
+    /// Reads OpenCode's ids. A subagent has a session of its own, which names its parent.
     fn opencode(&self) -> Ids {
         let own = self.first_id(&["x-session-id", "x-session-affinity"]).or_else(|| self.cache_key());
         let parent = self.id("x-parent-session-id");
@@ -238,7 +239,7 @@ impl Said<'_, '_> {
         self.request.setting("prompt_cache_key")?.as_text().and_then(id)
     }
 
-    /// The session in Claude Code's `metadata.user_id`: JSON, or a name that ends with it.
+    /// Session id in Claude Code's `metadata.user_id`, which is JSON or a name that ends with it.
     fn user_session(&self) -> Option<String> {
         let metadata = self.request.setting("metadata")?;
         let user = metadata.text_at("user_id")?;
@@ -249,7 +250,7 @@ impl Said<'_, '_> {
         id(session)
     }
 
-    /// What Codex says of the turn, in a header and again in the body.
+    /// Reads Codex's description of the turn, from a header or from the body, which repeats it.
     fn turn(&self) -> Turn {
         const NAME: &str = "x-codex-turn-metadata";
         let metadata = self.request.setting("client_metadata");
@@ -269,7 +270,7 @@ impl Said<'_, '_> {
             || (self.header)("x-openai-subagent") == Some("compact")
             || last == Some(Purpose::Compaction)
             || (apart && system == Some(Purpose::Compaction));
-        // Of these it is known that they have titles made, and how they ask for one.
+        // These clients are known to request titles, and the wording of their requests is known.
         let has_titles = matches!(client, Client::ClaudeCode | Client::OpenCode | Client::Goose);
         if compacts {
             Purpose::Compaction

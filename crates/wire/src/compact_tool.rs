@@ -1,7 +1,7 @@
-//! The tool by which an agent asks for a compaction itself.
+//! The tool with which an agent requests a compaction itself.
 //!
-//! A model knows best when a piece of work is done and its details are no longer needed. The call is one like any other:
-//! whoever runs the loop answers it at once, and the compaction comes at the next request.
+//! A model knows best when a piece of work is done and its details are no longer needed. The call is one like any
+//! other: the program that runs the loop answers it at once, and the compaction happens at the next request.
 
 use epitome_core::event::ToolCall;
 
@@ -10,15 +10,15 @@ use crate::{
     json::{Json, quoted},
 };
 
-/// What the tool is called.
+/// Name of the tool.
 pub const COMPACT_TOOL: &str = "compact";
 
-/// What a model is told of it.
+/// Description of the tool, as the model reads it.
 const DESCRIPTION: &str = "Shortens this conversation: everything but its newest part is replaced by a summary of it. Call \
                            it when a piece of work is finished and its details are no longer needed, before something new \
                            is begun. Nothing is lost for good, and constraints, open tasks and changed files stay listed.";
 
-/// What a model is told of its only argument.
+/// Description of its only argument, as the model reads it.
 const FOCUS: &str =
     "What the summary should keep in detail. Leave it out if nothing matters more than the rest.";
 
@@ -42,7 +42,7 @@ impl Format {
             Self::OpenaiChat => {
                 format!(r#"{{"type":"function","function":{{{said},"parameters":{schema}}}}}"#)
             }
-            // Strict functions, the default here, may leave nothing out.
+            // Strict functions, the default in this format, may not have optional arguments.
             Self::OpenaiResponses => {
                 format!(r#"{{"type":"function",{said},"parameters":{schema},"strict":false}}"#)
             }
@@ -51,9 +51,10 @@ impl Format {
     }
 }
 
-/// What a call asks the summary to attend to, if it is one of the `compact` tool: `None` inside for nothing in particular.
+/// Reads a call of the `compact` tool: `None` for any other call, `Some(None)` if it names nothing for the summary to
+/// focus on.
 ///
-/// A model that gets the arguments wrong has still asked.
+/// A model that gets the arguments wrong has still requested a compaction.
 pub fn is_compact_call(call: &ToolCall) -> Option<Option<String>> {
     if call.name.0 != COMPACT_TOOL || call.namespace.is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! What the three readers share: how a block becomes a part, and a value an event.
+//! Helpers that the three readers share: from a block to a part, and from a value to an event.
 
 use epitome_core::{
     Digest, Event, Fact, Part,
@@ -13,19 +13,19 @@ pub(crate) fn event(dialect: Dialect, json: &Json<'_>, fact: Fact, normal: Optio
     Event { time: None, origin, fact, raw: Raw { dialect, json: json.raw.into() }, normal }
 }
 
-/// A block kept as it is, under the name its provider gives it.
+/// A block kept as it is, under its provider's name for it.
 pub(crate) fn opaque(json: &Json<'_>, otherwise: &str) -> Part {
     let name = json.text_at("type").unwrap_or(otherwise).to_owned();
     Part::Opaque { name, json: json.raw.to_owned() }
 }
 
-/// Something that is no message this crate understands, named after its type or role.
+/// An item that is not a message this crate understands, named after its type or role.
 pub(crate) fn carried(json: &Json<'_>, otherwise: &str) -> Fact {
     let kind = json.text_at("type").or_else(|| json.text_at("role")).unwrap_or(otherwise);
     Fact::Carried { kind: kind.to_owned() }
 }
 
-/// The parts of a string or a list of blocks, in order: a string is one part, nothing is none.
+/// Reads the parts of a string or a list of blocks, in order. A string is one part; absent content has none.
 pub(crate) fn parts(content: Option<&Json<'_>>, block: impl Fn(&Json<'_>) -> Part) -> Vec<Part> {
     let Some(content) = content.filter(|content| !content.is_null()) else { return Vec::new() };
     match (content.as_text(), content.as_array()) {
@@ -36,7 +36,7 @@ pub(crate) fn parts(content: Option<&Json<'_>>, block: impl Fn(&Json<'_>) -> Par
     }
 }
 
-/// How many parts [`parts`] makes of the same content.
+/// Counts the parts that [`parts`] makes of the same content.
 pub(crate) fn count(content: Option<&Json<'_>>) -> usize {
     let Some(content) = content.filter(|content| !content.is_null()) else { return 0 };
     match (content.as_text(), content.as_array()) {

@@ -1,68 +1,68 @@
-//! What can go wrong while provider JSON is read.
+//! Errors in reading provider JSON.
 //!
-//! Odd content is not an error: it is carried. Only text that is no JSON at all, or that cannot be walked
-//! safely, is refused.
+//! Odd content is not an error: it is carried. Only text that is not JSON at all, or that cannot be walked safely, is
+//! refused.
 
 use crate::json::MAX_DEPTH;
 
-/// Why provider JSON could not be read.
+/// Reason provider JSON could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The text is not JSON.
     #[error("reading {what}: it is not one complete JSON value; send exactly one")]
     NotJson {
-        /// What was being read.
+        /// Name of the text being read.
         what: &'static str,
-        /// Where the JSON breaks.
+        /// Position and kind of the JSON error.
         source: serde_json::Error,
     },
     /// The JSON is nested so deep that walking it could exhaust the stack.
     #[error("reading {what}: it is nested more than {MAX_DEPTH} levels deep; flatten it")]
     TooDeep {
-        /// What was being read.
+        /// Name of the text being read.
         what: &'static str,
     },
     /// A whole request, response or usage report is not an object.
     #[error("reading {what}: expected a JSON object, found {found}")]
     NotAnObject {
-        /// What was being read.
+        /// Name of the text being read.
         what: &'static str,
-        /// What stood there.
+        /// Kind of value found instead.
         found: &'static str,
     },
-    /// What should be a list of something is not.
+    /// A value that should be a list is not one.
     #[error("reading {what}: expected a JSON list with at least one element, found {found}")]
     NotAList {
-        /// What was being read.
+        /// Name of the text being read.
         what: &'static str,
-        /// What stood there.
+        /// Kind of value found instead.
         found: &'static str,
     },
-    /// Settings hold what is an event of its own.
+    /// Settings contain a member that must be an event of its own.
     #[error("reading a session's settings: `{key}` is not one; say it apart")]
     NotASetting {
         /// The member.
         key: &'static str,
     },
-    /// A request cannot be asked for a text beside its history.
+    /// A setting prevents a question from being appended to this request.
     #[error(
         "appending to a request: with its `{setting}` the answer would be no text, or the history is not in it; ask in a \
          request of its own instead"
     )]
     CannotAppend {
-        /// What says so.
+        /// Setting that prevents it.
         setting: &'static str,
     },
     /// A response holds neither an answer nor an error.
     #[error("reading {what}: there is none, nor an error; is this the right format for the server?")]
     NothingSaid {
-        /// What was being read.
+        /// Name of the text being read.
         what: &'static str,
     },
     /// A response is an error message of the provider.
     #[error("reading {what}: the provider answered with an error instead: {said}")]
     NoAnswer {
-        /// What was being read.
+        /// Name of the text being read.
         what: &'static str,
         /// The provider's words.
         said: String,
@@ -72,7 +72,7 @@ pub enum WireError {
         "assembling a streamed answer: it is larger than the {limit} bytes allowed; raise the limit to read it"
     )]
     TooLarge {
-        /// The limit that was set.
+        /// The configured limit.
         limit: usize,
     },
 }

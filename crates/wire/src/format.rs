@@ -1,4 +1,4 @@
-//! The three provider formats by name, and what can be done with each.
+//! The three provider formats by name, and the operations on each.
 
 use std::{fmt, str::FromStr};
 
@@ -39,7 +39,7 @@ impl Format {
     /// Every format.
     pub const ALL: [Self; 3] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic];
 
-    /// Whose JSON the format's events carry.
+    /// Dialect of the format's raw JSON.
     pub fn dialect(self) -> Dialect {
         match self {
             Self::OpenaiChat => Dialect::OpenaiChat,
@@ -61,7 +61,7 @@ impl Format {
         response::decode(self, json)
     }
 
-    /// Writes a request that says what `events` say. See [`Completion`] for what is added or left out.
+    /// Writes a request from `events`. See [`Completion`] for what is added or left out.
     pub fn encode<'a>(
         self,
         events: impl IntoIterator<Item = &'a Event>,
@@ -70,9 +70,9 @@ impl Format {
         encode::encode(self, events, completion)
     }
 
-    /// Writes the request that says what `context` says, in the order its provider takes. What nobody touched leaves with
-    /// the bytes it came with. [`check`](crate::legality::check) finds nothing in it, and [`recount`](render::recount) never more
-    /// than [`Context::tokens`].
+    /// Writes a request from `context`, in the order its provider accepts. Unchanged messages keep the bytes they
+    /// came with. [`check`](crate::legality::check) finds no fault in the result, and [`recount`](render::recount)
+    /// never finds more tokens than [`Context::tokens`].
     ///
     /// ```
     /// use epitome_core::context::Context;
@@ -90,8 +90,8 @@ impl Format {
         render::render(self, context, options)
     }
 
-    /// A rendered request as the provider's cache sees it. The blocks cost what [`recount`](render::recount) finds in the
-    /// whole; those that `memo` has met before are not counted again.
+    /// Splits a rendered request into blocks, as the provider's cache sees it. The blocks' sizes add up to
+    /// [`recount`](render::recount) of the whole; blocks that `memo` has met before are not counted again.
     pub fn prompt(self, body: &str, memo: &mut PromptMemo) -> Result<Prompt, WireError> {
         prompt::prompt(self, body, memo)
     }
@@ -111,7 +111,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A name that is no format's.
+/// A name that is not a format's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no wire format: expected openai-chat, openai-responses or anthropic")]
 pub struct UnknownFormat(pub String);

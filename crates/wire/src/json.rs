@@ -1,11 +1,11 @@
 //! JSON as a tree of slices: every value knows the exact bytes it came from.
 //!
-//! Untouched messages must leave with the very bytes they came with, numbers must keep their digits, and a block
-//! must be found by its index. `serde_json` checks the text; this finds the slices in it, in one pass. A tree of
-//! `serde_json::Value` would lose digits and spans, and nested `RawValue`s would scan a message once a level.
+//! Untouched messages must leave with the very bytes they came with, numbers must keep their digits, and a block must
+//! be found by its index. `serde_json` checks the text; this module finds the slices in it, in one pass. A tree of
+//! `serde_json::Value` would lose digits and spans, and nested `RawValue`s would scan a message once per level.
 //!
-//! Most of a request is long texts that nobody looks into: they are passed over at the speed of a search for their end, and
-//! only read when somebody asks.
+//! Most of a request is long texts that are never inspected: they are passed over at the speed of a search for their
+//! end, and unescaped only on demand.
 //!
 //! A `\u` escape that is half of a surrogate pair (clients that cut strings write them) is valid JSON: it reads
 //! as U+FFFD, and its raw bytes stay.
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::error::WireError;
 
-/// As deep as `serde_json` itself goes before it gives up.
+/// Deepest nesting that is read, the same as `serde_json`'s own limit.
 pub(crate) const MAX_DEPTH: usize = 128;
 
 /// A JSON value and the bytes it came from.
@@ -25,13 +25,13 @@ pub(crate) const MAX_DEPTH: usize = 128;
 pub(crate) struct Json<'a> {
     /// The exact bytes, without surrounding whitespace.
     pub(crate) raw: &'a str,
-    /// Where they begin in the text that was parsed, counted without its leading whitespace.
+    /// Offset of `raw` in the text that was parsed, counted without its leading whitespace.
     pub(crate) start: usize,
-    /// What they say.
+    /// The value itself.
     pub(crate) value: Value<'a>,
 }
 
-/// What a JSON value says. A number is only its digits: see [`Json::raw`].
+/// A JSON value. A number's digits are in [`Json::raw`].
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
     Null,
@@ -43,12 +43,12 @@ pub(crate) enum Value<'a> {
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// What a string says, read when it is asked for.
+/// A string's text, unescaped on demand.
 #[derive(Clone, Debug)]
 pub(crate) enum Text<'a> {
-    /// What stands between the quotes.
+    /// The text between the quotes, which has no escapes.
     Plain(&'a str),
-    /// A literal with escapes, and what it says.
+    /// A literal with escapes, and its text once it has been read.
     Escaped { literal: &'a str, read: OnceCell<String> },
 }
 
@@ -109,7 +109,7 @@ impl<'a> Json<'a> {
         self.get(key).and_then(Self::as_array).unwrap_or_default()
     }
 
-    /// The number as a count: what is not a whole number from 0 on is rounded towards one.
+    /// The number as a count. A negative number is 0, a fraction is cut off.
     pub(crate) fn as_count(&self) -> Option<u64> {
         if !matches!(self.value, Value::Number) {
             return None;
@@ -134,17 +134,17 @@ impl<'a> Json<'a> {
         self.raw.get(at(bytes.start)..at(bytes.end)).unwrap_or_default()
     }
 
-    /// Whether it is `null`.
+    /// Returns true if it is `null`.
     pub(crate) fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
 
-    /// Whether it is an object.
+    /// Returns true if it is an object.
     pub(crate) fn is_object(&self) -> bool {
         matches!(self.value, Value::Object(_))
     }
 
-    /// What kind of value it is, in words.
+    /// The kind of value, in words.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "null",
@@ -156,15 +156,15 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The same value, or an error that names what was expected to be an object.
+    /// The same value, or an error that names the text expected to be an object.
     pub(crate) fn require_object(self, what: &'static str) -> Result<Self, WireError> {
         if self.is_object() { Ok(self) } else { Err(WireError::NotAnObject { what, found: self.kind() }) }
     }
 }
 
-/// The bytes of `object` with the values of some of its members replaced in place; the rest stays as it is.
+/// Returns the bytes of `object` with the values of some members replaced in place; the rest stays as it is.
 ///
-/// `members` are members of `object`, in any order, each with what is to stand in its value's stead.
+/// `members` are members of `object`, in any order, each with its replacement.
 pub(crate) fn replaced(object: &Json<'_>, members: &[(&Json<'_>, &str)]) -> String {
     let mut members: Vec<_> = members.iter().collect();
     members.sort_by_key(|(member, _)| member.start);
@@ -186,12 +186,12 @@ pub(crate) fn without(value: &Json<'_>, key: &str) -> String {
     object(kept.map(|(name, member)| (&**name, member.raw.to_owned())))
 }
 
-/// A list of values that are JSON already.
+/// Writes a list of values that are JSON already.
 pub(crate) fn list(elements: impl Iterator<Item = String>) -> String {
     format!("[{}]", elements.collect::<Vec<_>>().join(","))
 }
 
-/// An object of members whose values are JSON already.
+/// Writes an object of members whose values are JSON already.
 pub(crate) fn object<'k>(members: impl Iterator<Item = (&'k str, String)>) -> String {
     let members: Vec<String> = members.map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
     format!("{{{}}}", members.join(","))
@@ -212,7 +212,7 @@ pub(crate) fn unescaped(literal: &str) -> Cow<'_, [u8]> {
     })
 }
 
-/// What to write for half a surrogate pair.
+/// Writes a replacement for half a surrogate pair.
 type Half = fn(u32, &mut Vec<u8>);
 
 fn unescape(literal: &str, half: Half) -> Cow<'_, [u8]> {
@@ -233,13 +233,13 @@ fn unescape(literal: &str, half: Half) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// What a literal says, in text.
+/// Returns a literal's text.
 fn unescaped_text(literal: &str) -> String {
     let bytes = unescape(literal, |_, out| out.extend("\u{fffd}".as_bytes())).into_owned();
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Writes what one escape stands for; gives back what follows it.
+/// Writes the character of one escape, and returns the bytes after it.
 fn unescape_one<'a>(escape: &'a [u8], out: &mut Vec<u8>, half: Half) -> &'a [u8] {
     let Some((&letter, rest)) = escape.split_first() else { return escape };
     let byte = match letter {
@@ -330,7 +330,8 @@ impl<'a> Cursor<'a> {
         Some(members)
     }
 
-    /// Steps over a comma, or over `bracket` and says so. The end of the text closes everything.
+    /// Steps over a comma and returns false, or over `bracket` and returns true. The end of the text closes
+    /// everything.
     fn closes(&mut self, bracket: u8) -> bool {
         self.skip_space();
         if self.peek() == b',' {

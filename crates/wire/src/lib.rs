@@ -2,9 +2,9 @@
 //!
 //! The only crate that knows provider JSON. Pure: bytes in, events out, and the other way round. [`Format`] reads and
 //! writes whole requests and responses, [`StreamDecoder`] reads streamed ones, and [`anthropic`], [`openai_chat`] and
-//! [`openai_responses`] read single messages and items. [`render`] writes what a model should see, and [`legality`] checks
-//! it. [`recall`] is a tool that a gateway answers on the way. What this version does not understand is carried with its
-//! bytes, never refused.
+//! [`openai_responses`] read single messages and items. [`render`] writes the request that a model receives, and
+//! [`legality`] checks it. [`recall`] is a tool that a gateway answers itself. JSON that this version does not
+//! understand is carried with its bytes, never refused.
 
 pub mod anthropic;
 pub mod ask;

@@ -1,14 +1,14 @@
 //! Cache marks: the members by which a request asks its provider to keep what it has read so far.
 //!
-//! They say nothing to the model and clients move them from call to call, so that whoever compares or counts requests
-//! must look past them. A mark is only one where a provider reads it: a member of a block, part, message or tool, and
-//! not what a tool's input or schema happens to call by the same name.
+//! They say nothing to the model, and clients move them from call to call, so that code that compares or counts
+//! requests must ignore them. A mark counts only where a provider reads it: as a member of a block, part, message or
+//! tool, not under the same name inside a tool's input or schema.
 
 use std::{borrow::Cow, ops::Range};
 
 use crate::json::Json;
 
-/// Anthropic's mark; others that speak Chat read it too.
+/// Anthropic's mark; other providers that speak Chat read it too.
 pub(crate) const CACHE_CONTROL: &str = "cache_control";
 
 /// OpenAI's mark.
@@ -21,8 +21,8 @@ const HOLDERS: [&str; 4] = ["content", "output", "tools", "tool_calls"];
 pub(crate) struct Mark<'j> {
     pub(crate) key: &'static str,
     pub(crate) value: &'j Json<'j>,
-    /// What to cut so that the rest is as it would have been without it, counted as [`Json::start`] is. Empty if
-    /// another mark's cut covers it.
+    /// Bytes to cut so that the rest reads as if the mark had never been there, counted as [`Json::start`] is. Empty
+    /// if another mark's cut covers it.
     pub(crate) cut: Range<usize>,
 }
 
@@ -33,18 +33,18 @@ impl<'j> Mark<'j> {
         members.find_map(|(key, value)| Some(Self { key: mark(key)?, value, cut: 0..0 })).filter(Self::asks)
     }
 
-    /// Whether it asks for anything: `null` and `false` do not.
+    /// Returns true if the mark asks for caching: `null` and `false` do not.
     pub(crate) fn asks(&self) -> bool {
         !matches!(self.value.raw, "null" | "false")
     }
 
-    /// How long it asks for, in seconds; `usual` if it does not say.
+    /// Lifetime it asks for, in seconds; `usual` if it names none.
     pub(crate) fn lifetime(&self, usual: u64) -> u64 {
         lifetime(self.value).unwrap_or(usual)
     }
 }
 
-/// How long an object asks entries to live, in seconds, if it says so.
+/// Lifetime that an object asks for, in seconds, if it names one.
 pub(crate) fn lifetime(object: &Json<'_>) -> Option<u64> {
     object.text_at("ttl").and_then(seconds)
 }
@@ -64,7 +64,7 @@ pub(crate) fn each<'j>(value: &'j Json<'j>, see: &mut impl FnMut(Mark<'j>)) {
     }
 }
 
-/// What to cut from a value so that no mark is left.
+/// Byte ranges to cut from a value so that no mark is left.
 pub(crate) fn cuts(value: &Json<'_>) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
     each(value, &mut |mark| cuts.push(mark.cut));
@@ -97,7 +97,7 @@ pub(crate) fn without<'j>(value: &Json<'j>) -> Cow<'j, str> {
     kept.into()
 }
 
-/// JSON without its marks; what is no JSON stays as it is.
+/// JSON without its marks; text that is not JSON stays as it is.
 pub(crate) fn stripped(json: &str) -> Cow<'_, str> {
     if !json.contains(CACHE_CONTROL) && !json.contains(BREAKPOINT) {
         return json.into();
@@ -108,12 +108,12 @@ pub(crate) fn stripped(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where a value ends, counted as [`Json::start`] is.
+/// End of a value, counted as [`Json::start`] is.
 pub(crate) fn end(value: &Json<'_>) -> usize {
     value.start + value.raw.len()
 }
 
-/// Where a member would be added to an object that loses its marks; `None` if it has no other member.
+/// Position at which a member would be added to an object that loses its marks; `None` if it has no other member.
 pub(crate) fn last_kept(object: &Json<'_>) -> Option<usize> {
     object.members().iter().rev().find(|(key, _)| mark(key).is_none()).map(|(_, member)| end(member))
 }
@@ -122,11 +122,11 @@ fn mark(key: &str) -> Option<&'static str> {
     [CACHE_CONTROL, BREAKPOINT].into_iter().find(|mark| *mark == key)
 }
 
-/// What to cut for the mark at a place among an object's members.
+/// Byte range to cut for the mark at an index among an object's members.
 fn cut(object: &Json<'_>, index: usize, first_kept: Option<usize>) -> Range<usize> {
     let members = object.members();
     match first_kept {
-        // What comes before the mark is its comma's owner.
+        // The comma before the mark goes with it.
         Some(first) if first < index => end(&members[index - 1].1)..end(&members[index].1),
         Some(first) if index == 0 => key_start(object, 0)..key_start(object, first),
         None if index == 0 => object.start + 1..end(object).saturating_sub(1),
@@ -134,13 +134,13 @@ fn cut(object: &Json<'_>, index: usize, first_kept: Option<usize>) -> Range<usiz
     }
 }
 
-/// Where the key of a member begins: between it and what stands before are only spaces and a comma.
+/// Start of a member's key: between it and the previous member are only spaces and a comma.
 fn key_start(object: &Json<'_>, index: usize) -> usize {
     let before = index.checked_sub(1).map_or(object.start + 1, |before| end(&object.members()[before].1));
     before + object.slice(before..end(object)).find('"').unwrap_or(0)
 }
 
-/// `5m`, `1h`, `90s`.
+/// Parses `5m`, `1h`, `90s`.
 fn seconds(ttl: &str) -> Option<u64> {
     let unit = ttl.char_indices().next_back().map(|(at, _)| at)?;
     let (number, unit) = ttl.split_at(unit);

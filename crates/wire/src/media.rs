@@ -1,6 +1,6 @@
 //! Media as the providers write them: base64, data URLs, links and file ids.
 //!
-//! Base64 that does not decode is no error: the block stays opaque, its provider may know better.
+//! Base64 that does not decode is not an error: the block stays opaque, since its provider may know better.
 
 use base64::{
     Engine as _, alphabet,
@@ -8,21 +8,21 @@ use base64::{
 };
 use epitome_core::{Digest, Part, media::Media};
 
-/// Padding is often missing, and never matters.
+/// Decoder that ignores padding, which is often missing and never matters.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a link to an image is called that does not say which kind of image.
+/// Media type for a link to an image of unknown kind.
 pub(crate) const ANY_IMAGE: &str = "image/*";
 
-/// A medium that came along as base64.
+/// A medium whose bytes are in the request as base64.
 pub(crate) fn inline(mime: &str, base64: &str) -> Option<Part> {
     BASE64.decode(base64).ok().map(|bytes| Part::Media(Media::inline(mime, &bytes)))
 }
 
-/// A medium that stays where it is.
+/// A medium that the request only refers to.
 pub(crate) fn elsewhere(mime: &str, reference: &str) -> Part {
     Part::Media(Media::elsewhere(mime, reference))
 }
@@ -40,7 +40,7 @@ pub(crate) fn file_data(mime: &str, data: &str) -> Option<Part> {
     if data.starts_with("data:") { by_url(mime, data) } else { inline(mime, data) }
 }
 
-/// The base64 in a string or data URL, and the hash of the bytes it holds.
+/// The base64 in a string or data URL, and the hash of its decoded bytes.
 pub(crate) fn held(text: &str) -> Option<(Digest, &str)> {
     let base64 = match text.strip_prefix("data:") {
         Some(data) => data.split_once(";base64,")?.1,

@@ -1,16 +1,17 @@
 //! The normalised digest: two messages share it if a client that re-serialised one would send the other.
 //!
-//! What is ignored, and nothing else:
+//! Exactly these differences are ignored:
 //! - `cache_control` of a message, a content block or a tool definition, not inside a tool's input or schema;
-//! - whether content, a system prompt or a tool result is a string or one text block;
-//! - whether content is `null`, `""`, one empty text block, an empty list or not there at all;
+//! - content, a system prompt or a tool result given as a string or as one text block;
+//! - content that is `null`, `""`, one empty text block, an empty list or missing;
 //! - the order of an object's keys, how strings are escaped, how numbers are written (`1.0` is `1`), whitespace;
-//! - how the JSON inside an arguments string is written; an arguments string that is no JSON is compared as text;
-//! - of an answer, what no client needs to send back. Anthropic: all but role and content, once the message has an
-//!   id, a type or usage. Chat: `annotations`, members that are `null`, an empty `tool_calls`, of `audio` all but
-//!   its id, and of a message inside a response every member not listed in [`CHAT_ECHOED`]. Responses: an output
-//!   item's `id`, `status`, passthrough metadata and `null`s, and an output text's `annotations` and `logprobs`;
-//! - whether a Responses message says that its type is `message`.
+//! - how the JSON inside an arguments string is written; an arguments string that is not JSON is compared as text;
+//! - the members of an answer that clients need not send back. Anthropic: all but role and content, once the message
+//!   has
+//! an id, a type or usage. Chat: `annotations`, members that are `null`, an empty `tool_calls`, of `audio` all but
+//! its id, and of a message inside a response every member not listed in [`CHAT_ECHOED`]. Responses: an output item's
+//! `id`, `status`, passthrough metadata and `null`s, and an output text's `annotations` and `logprobs`;
+//! - a Responses message that omits its type, `message`.
 //!
 //! The digest is taken over a canonical form with tags and lengths, so no two different values share one.
 
@@ -48,7 +49,7 @@ pub(crate) fn anthropic_message(message: &Json<'_>) -> Digest {
     digest(&Dialect::Anthropic, |out| object(out, message, keep, write))
 }
 
-/// Whether an Anthropic message has the shape of a response.
+/// Returns true if an Anthropic message has the shape of a response.
 pub(crate) fn is_anthropic_answer(message: &Json<'_>) -> bool {
     message.text_at("role") == Some("assistant")
         && (message.text_at("type") == Some("message")
@@ -56,7 +57,7 @@ pub(crate) fn is_anthropic_answer(message: &Json<'_>) -> bool {
             || message.get("usage").is_some())
 }
 
-/// Where a Chat message was found.
+/// Source of a Chat message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// In a request, or by itself.
@@ -88,7 +89,7 @@ pub(crate) fn chat_message(message: &Json<'_>, found: Found) -> Digest {
     digest(&Dialect::OpenaiChat, |out| object(out, message, keep, write))
 }
 
-/// Which side of a conversation a Responses item is from.
+/// Side of a conversation that a Responses item is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// The client made it.
@@ -132,7 +133,7 @@ fn digest(dialect: &Dialect, write: impl FnOnce(&mut Vec<u8>)) -> Digest {
     Digest::of(&out)
 }
 
-/// Content as a list of blocks, a string as one block of type `text_type`.
+/// Writes content as a list of blocks, a string as one block of type `text_type`.
 pub(crate) fn content(out: &mut Vec<u8>, value: &Json<'_>, text_type: &str) {
     match &value.value {
         Value::String(_) => {
@@ -149,7 +150,7 @@ pub(crate) fn content(out: &mut Vec<u8>, value: &Json<'_>, text_type: &str) {
     }
 }
 
-/// Whether content says nothing.
+/// Returns true if content is empty.
 pub(crate) fn is_empty(value: &Json<'_>, text_type: &str) -> bool {
     match &value.value {
         Value::Null => true,
@@ -188,7 +189,7 @@ pub(crate) fn block(out: &mut Vec<u8>, value: &Json<'_>) {
     object(out, value, |key, member| keeps_in_block(value, key, member), write);
 }
 
-/// A document's source may itself be made of blocks.
+/// Writes a document's source, which may itself be made of blocks.
 fn source(out: &mut Vec<u8>, value: &Json<'_>) {
     let write = |out: &mut Vec<u8>, key: &str, member: &Json<'_>| match key {
         "content" => each(out, member, block),
@@ -197,7 +198,7 @@ fn source(out: &mut Vec<u8>, value: &Json<'_>) {
     object(out, value, |_, _| true, write);
 }
 
-/// A tool definition; a namespace holds further ones.
+/// Writes a tool definition; a namespace holds further ones.
 fn tool(out: &mut Vec<u8>, value: &Json<'_>) {
     let write = |out: &mut Vec<u8>, key: &str, member: &Json<'_>| match key {
         "tools" => each(out, member, tool),
@@ -222,7 +223,7 @@ fn called(out: &mut Vec<u8>, value: &Json<'_>) {
     object(out, value, |_, _| true, write);
 }
 
-/// Arguments by what they say if they are JSON, else by their text.
+/// Writes arguments by their value if they are JSON, else by their text.
 pub(crate) fn arguments(out: &mut Vec<u8>, value: &Json<'_>) {
     match value.as_text().map(|text| Json::parse(text, "a call's arguments")) {
         Some(Ok(parsed)) => {
@@ -233,7 +234,7 @@ pub(crate) fn arguments(out: &mut Vec<u8>, value: &Json<'_>) {
     }
 }
 
-/// A list, each element written by `write`; anything else as it is.
+/// Writes a list, each element with `write`; anything else as it is.
 fn each(out: &mut Vec<u8>, value: &Json<'_>, write: impl Fn(&mut Vec<u8>, &Json<'_>)) {
     let Some(elements) = value.as_array() else { return plain(out, value) };
     out.push(b'[');
@@ -243,7 +244,7 @@ fn each(out: &mut Vec<u8>, value: &Json<'_>, write: impl Fn(&mut Vec<u8>, &Json<
     out.push(b']');
 }
 
-/// An object's members in the order of their keys, each written by `write`; anything else as it is.
+/// Writes an object's members in the order of their keys, each with `write`; anything else as it is.
 pub(crate) fn object(
     out: &mut Vec<u8>,
     value: &Json<'_>,
@@ -265,14 +266,14 @@ fn plain_member(out: &mut Vec<u8>, _key: &str, value: &Json<'_>) {
     plain(out, value);
 }
 
-/// A value in which nothing is ignored but how it is written.
+/// Writes a value's content exactly; only its notation is ignored.
 pub(crate) fn plain(out: &mut Vec<u8>, value: &Json<'_>) {
     match &value.value {
         Value::Null => out.push(b'n'),
         Value::Bool(true) => out.push(b't'),
         Value::Bool(false) => out.push(b'f'),
         Value::Number => number(out, value.raw),
-        // What reads as a replacement may have been half a surrogate pair: go back to the literal.
+        // A replacement character may have been half a surrogate pair: go back to the literal.
         Value::String(said) if said.contains('\u{fffd}') => text(out, &json::unescaped(value.raw)),
         Value::String(said) => text(out, said.as_bytes()),
         Value::Array(_) => each(out, value, plain),
@@ -286,14 +287,15 @@ pub(crate) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// A number by its exact decimal value: sign, digits without outer zeros, exponent.
+/// Writes a number's exact decimal value: sign, digits without outer zeros, exponent.
 fn number(out: &mut Vec<u8>, literal: &str) {
     out.push(b'#');
     out.extend(decimal(literal).unwrap_or_else(|| literal.to_owned()).as_bytes());
     out.push(b';');
 }
 
-/// `None` if the exponent is too large to compute with; such a number is compared as it is written.
+/// The same as a text; `None` if the exponent is too large to compute with, so that the number is compared as it is
+/// written.
 fn decimal(literal: &str) -> Option<String> {
     let (mantissa, exponent) = literal.split_once(['e', 'E']).unwrap_or((literal, "0"));
     let exponent: i64 = exponent.parse().ok()?;

@@ -1,12 +1,12 @@
-//! Which user messages are really instructions: project files, environment and memory that an agent sends in the
-//! user's name before the user has said anything.
+//! Recognition of user messages that are instructions: project files, environment and memory that an agent sends in
+//! the user's name before the user has said anything.
 
 use epitome_core::{Event, Fact, Part, event::Instruction, standing::setup_opening};
 
-/// How such a message begins that is not enclosed in a tag: Codex.
+/// Beginning of such a message that is not enclosed in a tag: Codex.
 const OPENING: &str = "# AGENTS.md instructions for ";
 
-/// The tags such messages are enclosed in: Codex, Gemini CLI, goose, Claude Code.
+/// Tags that enclose such messages: Codex, Gemini CLI, goose, Claude Code.
 const TAGS: [&str; 6] = [
     "user_instructions",
     "environment_context",
@@ -16,8 +16,8 @@ const TAGS: [&str; 6] = [
     "system-reminder",
 ];
 
-/// Whether `text`, as the whole of a leading user message or of one of its parts, was written by the agent and not
-/// by the user.
+/// Returns true if `text`, a whole leading user message or one of its parts, was written by the agent and not by the
+/// user.
 ///
 /// ```
 /// use epitome_wire::is_project_preamble;
@@ -46,7 +46,7 @@ pub(crate) fn mark(events: &mut [Event]) {
     }
 }
 
-/// Whether the whole of a user message was written by the agent.
+/// Returns true if the whole of a user message was written by the agent.
 pub(crate) fn are_preamble(parts: &[Part]) -> bool {
     !parts.is_empty()
         && parts.iter().all(|part| matches!(part, Part::Text { text } if is_project_preamble(text)))

@@ -1,14 +1,14 @@
-//! An answer that no model gave: words of ours in a provider's shape, whole or streamed, as its request asks.
+//! An answer that no model gave: text of ours in a provider's shape, whole or streamed, as the request asks.
 //!
-//! A client that asks its provider can only read a provider's answer. So whoever answers in its place says the same things in
-//! the same order, uses nothing, and names the model that was asked.
+//! A client can only read its provider's answers. A gateway that answers in its place therefore sends the same events
+//! in the same order, reports no usage, and names the model that was asked.
 
 use epitome_core::event::Time;
 use serde_json::{Value, json};
 
 use crate::{format::Format, json::Json};
 
-/// An answer, as it is sent.
+/// An answer in the form in which it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Its `content-type`.
@@ -18,8 +18,8 @@ pub struct Reply {
 }
 
 impl Format {
-    /// The answer to `request` that says `text`. `name` becomes part of its ids, so it should be given once; of a request that
-    /// cannot be read it is taken that it wants no stream.
+    /// Writes the answer to `request` with the text `text`. `name` becomes part of its ids, so it should be unique; a
+    /// request that cannot be read gets an answer that is not streamed.
     ///
     /// ```
     /// use epitome_core::event::Time;
@@ -50,11 +50,11 @@ impl Format {
     }
 }
 
-/// What a request says of the answer it wants.
+/// Fields of a request that shape its answer.
 struct Asked {
     model: String,
     is_streamed: bool,
-    /// Whether a stream of Chat is to say what it used.
+    /// True if a Chat stream is to report usage.
     wants_usage: bool,
 }
 
@@ -74,7 +74,7 @@ impl Asked {
     }
 }
 
-/// What is to be said.
+/// Content of the answer.
 struct Said<'t> {
     asked: Asked,
     text: &'t str,
@@ -172,7 +172,7 @@ impl Said<'_> {
             "parallel_tool_calls": true,
             "previous_response_id": null,
             "reasoning": { "effort": null, "summary": null },
-            // No provider has it: whoever goes on from it has to send it.
+            // No provider has stored it: a client that continues from it has to send it.
             "store": false,
             "temperature": 1.0,
             "text": { "format": { "type": "text" } },
@@ -238,7 +238,7 @@ fn part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// Events with their names beside, as two of the providers send them.
+/// Writes events preceded by their names, as two of the providers do.
 fn named_events(events: Vec<Value>) -> String {
     let named =
         |event: Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());

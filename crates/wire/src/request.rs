@@ -1,4 +1,4 @@
-//! A whole request, to events.
+//! Reads a whole request into events.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ use crate::{
     openai_chat, openai_responses, preamble,
 };
 
-/// Where a format's request keeps its parts.
+/// Names of a request's members in a format.
 pub(crate) struct Keys {
     /// The history.
     pub(crate) history: &'static str,
-    /// The system prompt, if it stands apart.
+    /// The system prompt, if it is a member of its own.
     pub(crate) system: Option<&'static str>,
     /// The tool definitions.
     pub(crate) tools: &'static str,
@@ -38,7 +38,7 @@ impl Keys {
     }
 }
 
-/// Reads a request. What stands where the history should and is none stays in the settings.
+/// Reads a request. A history that is not a list stays in the settings.
 pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError> {
     let what = what(format);
     let request = Json::parse(json, what)?.require_object(what)?;
@@ -58,7 +58,7 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
     Ok(events)
 }
 
-/// What a request is called in errors.
+/// Name of a request in error messages.
 pub(crate) fn what(format: Format) -> &'static str {
     match format {
         Format::OpenaiChat => "a Chat request",
@@ -67,7 +67,7 @@ pub(crate) fn what(format: Format) -> &'static str {
     }
 }
 
-/// One message or item of a history.
+/// Reads one message or item of a history.
 pub(crate) fn read_item(format: Format, item: &Json<'_>) -> Event {
     match format {
         Format::OpenaiChat => openai_chat::read_message(item, Found::InRequest),
@@ -76,7 +76,7 @@ pub(crate) fn read_item(format: Format, item: &Json<'_>) -> Event {
     }
 }
 
-/// The model that a request's settings ask for.
+/// Model that a request's settings ask for.
 pub fn requested_model(event: &Event) -> Option<ModelName> {
     let Fact::Instructed { what: Instruction::Settings, .. } = event.fact else { return None };
     let settings = Json::parse(&event.raw.json, "settings").ok()?;
@@ -121,7 +121,7 @@ fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
     events
 }
 
-/// An input that is only a string: the short way to write one user message, and recognised as that.
+/// Reads an input that is only a string: the short way to write one user message, with the digest of that message.
 pub(crate) fn bare_input(value: &Json<'_>, text: &str) -> Event {
     let item = bare_item(value.raw);
     let normal = openai_responses::item(&item).ok().and_then(|event| event.normal);
@@ -129,13 +129,13 @@ pub(crate) fn bare_input(value: &Json<'_>, text: &str) -> Event {
     decoded::event(Dialect::OpenaiResponses, value, fact, normal)
 }
 
-/// The item that a bare string stands for.
+/// Writes the item that a bare string stands for.
 pub(crate) fn bare_item(literal: &str) -> String {
     format!(r#"{{"role":"user","content":{literal}}}"#)
 }
 
-/// Output items that follow each other are fragments of one answer, named after the first of them. Servers and
-/// clients repeat themselves, so a name that was given before is given again with a number.
+/// Groups output items that follow each other as fragments of one answer, named after the first of them. Servers and
+/// clients repeat ids, so a name that was given before is given again with a number.
 fn name_answers(events: &mut [Event]) {
     let mut given: HashMap<String, u64> = HashMap::new();
     let mut current: Option<AnswerId> = None;

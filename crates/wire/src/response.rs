@@ -1,8 +1,8 @@
-//! A whole response, to events: the answer, then what it used.
+//! Reads a whole response into events: the answer, then its usage.
 //!
-//! What a response says beside the answer (why it stopped, who served it) is kept as the raw form of the usage
-//! report, with `null` where the answer stood. No client sends that back. When it was made is for whoever received it to
-//! say: `created` is the clock of a provider, which may be wrong, or 0.
+//! Other members of a response (the stop reason, the server) are kept as the raw form of the usage report, with
+//! `null` in place of the answer. No client sends that back. The time of an answer is set by the program that
+//! receives it: `created` is the clock of a provider, which may be wrong, or 0.
 
 use epitome_core::{
     Event, Fact,
@@ -46,14 +46,14 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
     }
 }
 
-/// What a provider's error says, in its own words.
+/// Text of a provider's error, in its own words.
 pub(crate) fn error_said(value: &Json<'_>) -> Option<String> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     let said = error.text_at("message").or_else(|| error.as_text()).or_else(|| value.text_at("message"));
     Some(said.unwrap_or(error.raw).to_owned())
 }
 
-/// What all events of one response share.
+/// Properties that all events of one response share.
 struct Envelope {
     format: Format,
     answer: Option<AnswerId>,
@@ -71,7 +71,7 @@ impl Envelope {
         std::iter::once(message).chain(report).collect()
     }
 
-    /// The first choice is the answer; others were never said to anyone, and are only kept.
+    /// The first choice is the answer; others were never sent back, and are only kept.
     fn chat(&self, response: &Json<'_>) -> Vec<Event> {
         let choices = response.array_at("choices");
         let message = |choice: &Json<'_>| {
@@ -104,7 +104,7 @@ impl Envelope {
     fn responses(&self, response: &Json<'_>) -> Vec<Event> {
         let items = response.array_at("output").iter().map(openai_responses::read_item);
         let mut events: Vec<Event> = items.map(|item| self.signed(item)).collect();
-        // A response repeats what it was asked: that is known from the request, and large.
+        // A response repeats parts of its request: they are known from there, and large.
         let blank = ["output", "instructions", "tools"].into_iter().filter_map(|key| response.get(key));
         let blank: Vec<_> = blank.map(|value| (value, "null")).collect();
         let usage = response.get("usage").filter(|usage| usage.is_object()).map(openai_responses::read_usage);

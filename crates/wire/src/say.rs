@@ -1,8 +1,8 @@
-//! Plain words, to events: what a library's caller says, in the form a client of the session's provider would send it.
+//! Plain words to events: messages of a library's caller, in the form a client of the session's provider would send.
 //!
-//! Everything is written as JSON first and then read by the same code that reads a request, so that an event made here and
-//! one decoded from a request that says the same have the same bytes, the same digest and the same parts. What is said
-//! here is taken as meant: a user's words stay the user's, also if they look like what an agent sends by itself.
+//! Everything is written as JSON first and then read by the same code that reads a request, so that an event made
+//! here and one decoded from an equal request have the same bytes, the same digest and the same parts. Roles are
+//! taken as given here: a user's words stay the user's, even if they look like text that an agent sends by itself.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use epitome_core::{
@@ -20,7 +20,7 @@ use crate::{
     request::{self, Keys},
 };
 
-/// A piece of what a user says.
+/// A piece of a user's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Text.
@@ -36,23 +36,23 @@ pub enum Piece<'a> {
     ImageUrl(&'a str),
 }
 
-/// How a tool ended.
+/// Outcome of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It did what it was called for.
+    /// It succeeded.
     Well,
-    /// It failed, and its text says how.
+    /// It failed, and its text describes the failure.
     Badly,
 }
 
-/// What a tool gave back.
+/// Result of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaidResult<'a> {
     /// The call it answers.
     pub call: &'a ToolCall,
-    /// What the tool says.
+    /// Text of the result.
     pub text: &'a str,
-    /// How it ended.
+    /// Outcome of the call.
     pub ended: Ended,
 }
 
@@ -76,7 +76,7 @@ impl Format {
         self.read(&self.user(&json::list(pieces.iter().map(|piece| self.piece(piece)))))
     }
 
-    /// The system prompt: where the format has a place for it there, else a message that comes first.
+    /// The system prompt: in its own member where the format has one, else as a first message.
     pub fn say_system(self, text: &str) -> Event {
         match self {
             Self::OpenaiChat => self.read(&format!(r#"{{"role":"system","content":{}}}"#, quoted(text))),
@@ -87,7 +87,7 @@ impl Format {
         }
     }
 
-    /// The tools, as the list of definitions that the provider takes.
+    /// The tools, as the provider's list of definitions.
     pub fn say_tools(self, json: &str) -> Result<Event, WireError> {
         const WHAT: &str = "a list of tools";
         let tools = Json::parse(json, WHAT)?;
@@ -98,11 +98,11 @@ impl Format {
         }
     }
 
-    /// What requests say beside system prompt, tools and history: model, limits, sampling, as an object.
+    /// Request settings other than system prompt, tools and history: model, limits, sampling, as an object.
     ///
-    /// Newer settings replace older ones whole. A system prompt or tools from before them count on only if the settings
-    /// keep their place with a `null`, such as `{"model":"m","tools":null}`: a client that stops sending its tools wants
-    /// none. So say settings first, or with these places.
+    /// Newer settings replace older ones entirely. A system prompt or tools from before them stay in force only if
+    /// the settings keep their place with a `null`, such as `{"model":"m","tools":null}`: a client that stops sending
+    /// its tools wants none. So add settings first, or with these places.
     pub fn say_settings(self, json: &str) -> Result<Event, WireError> {
         const WHAT: &str = "a session's settings";
         let settings = Json::parse(json, WHAT)?.require_object(WHAT)?;
@@ -115,10 +115,10 @@ impl Format {
         Ok(request::settings(self, settings.raw))
     }
 
-    /// What one tool gave back.
+    /// Result of one tool call.
     ///
-    /// In the OpenAI formats no field says that a tool failed; the event knows it all the same. Answers to calls of tools
-    /// that OpenAI defines (`shell`, `apply_patch`, `computer`) have forms of their own: read those with
+    /// In the OpenAI formats no field reports that a tool failed; the event records it all the same. Answers to calls
+    /// of tools that OpenAI defines (`shell`, `apply_patch`, `computer`) have forms of their own: read those with
     /// [`openai_responses::item`].
     pub fn say_result(self, call: &ToolCall, text: &str, ended: Ended) -> Event {
         let result = SaidResult { call, text, ended };
@@ -129,7 +129,7 @@ impl Format {
         self.returned(&json, ended)
     }
 
-    /// What the calls of one answer gave back: one message where the format wants all results together, else one for each.
+    /// Results of the calls of one answer: one message where the format wants them together, else one for each.
     pub fn say_results(self, results: &[SaidResult<'_>]) -> Vec<Event> {
         match self {
             _ if results.is_empty() => Vec::new(),
@@ -195,7 +195,7 @@ impl Format {
         event
     }
 
-    /// A message of the format as a request's reader reads it.
+    /// Reads a message of the format as a request's reader does.
     fn read(self, message: &str) -> Event {
         let message = made(message);
         match self {
@@ -206,7 +206,7 @@ impl Format {
     }
 }
 
-/// A result where several stand in one message.
+/// Writes a result for a message that holds several.
 fn block(result: &SaidResult<'_>) -> String {
     let error = match result.ended {
         Ended::Well => "",
@@ -216,7 +216,7 @@ fn block(result: &SaidResult<'_>) -> String {
     format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{text}{error}}}"#)
 }
 
-/// What this file has written, read again.
+/// Parses JSON that this file has written.
 fn made(json: &str) -> Json<'_> {
     Json::parse(json, "what was said").expect("it is written from quoted strings, a few levels deep")
 }

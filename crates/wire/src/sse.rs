@@ -1,8 +1,8 @@
 //! Server-sent events: from bytes, cut anywhere, to the payloads of `data` lines.
 //!
 //! The three providers put everything that matters into `data`, so event names, ids, retry times and comments are
-//! passed over. It is pushed and never waits, which the async crates for this do not offer without a body type and
-//! a runtime; the whole of it is a line splitter.
+//! passed over. Bytes are pushed into it and it never waits, which the async crates for this do not offer without a
+//! body type and a runtime; all of it is a line splitter.
 
 /// Splits a stream of bytes into payloads.
 #[derive(Debug, Default)]
@@ -11,12 +11,12 @@ pub(crate) struct Payloads {
     line: Vec<u8>,
     /// The data lines of the event that has begun.
     data: Option<Vec<u8>>,
-    /// Whether the last byte was a carriage return, so that a line feed now belongs to it.
+    /// True if the last byte was a carriage return, so that a line feed now belongs to it.
     returned: bool,
 }
 
 impl Payloads {
-    /// Takes the next bytes and shows every payload they complete.
+    /// Takes the next bytes and passes every completed payload to `see`.
     pub(crate) fn push(&mut self, mut bytes: &[u8], see: &mut dyn FnMut(&str)) {
         while let Some(&first) = bytes.first() {
             if std::mem::take(&mut self.returned) && first == b'\n' {
@@ -34,13 +34,13 @@ impl Payloads {
         }
     }
 
-    /// Shows what was begun and never closed: some servers leave out the last empty line.
+    /// Passes on a payload that was begun and never closed: some servers leave out the last empty line.
     pub(crate) fn finish(&mut self, see: &mut dyn FnMut(&str)) {
         self.end_line(see);
         self.dispatch(see);
     }
 
-    /// How many bytes are held.
+    /// Number of bytes held.
     pub(crate) fn held(&self) -> usize {
         self.line.len() + self.data.as_ref().map_or(0, Vec::len)
     }
@@ -58,7 +58,7 @@ impl Payloads {
             },
             Some(_) => {}
         }
-        // The allocation serves the next line.
+        // The allocation is reused for the next line.
         line.clear();
         self.line = line;
     }

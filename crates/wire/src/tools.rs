@@ -8,11 +8,11 @@ use crate::{
     json::{Json, quoted},
 };
 
-/// The schema of a free-text tool where every tool takes an object.
+/// Schema of a free-text tool in formats in which every tool takes an object.
 pub(crate) const FREE_TEXT: &str =
     r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}"#;
 
-/// The schema of a function that takes nothing.
+/// Schema of a function without parameters.
 pub(crate) const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
 
 /// One definition in `format`; several if it is a namespace, none if it has no counterpart.
@@ -33,7 +33,7 @@ pub(crate) struct Tool<'t> {
     pub(crate) takes: Takes<'t>,
 }
 
-/// What a tool is called with.
+/// Parameters of a tool.
 pub(crate) enum Takes<'t> {
     /// An object of this schema.
     Object(&'t str),
@@ -43,7 +43,7 @@ pub(crate) enum Takes<'t> {
 
 impl<'t> Tool<'t> {
     pub(crate) fn read(tool: &'t Json<'_>) -> Option<Self> {
-        // Chat wraps what it means in a member named after the type.
+        // Chat puts the definition in a member named after the type.
         let body = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
         let schema = ["input_schema", "parameters"].into_iter().find_map(|key| body.get(key));
         let takes = match (schema, tool.text_at("type")) {

@@ -1,10 +1,10 @@
-//! A session's own request with one instruction more: what a summary is asked with while the cache is warm.
+//! A session's own request with one more instruction, with which a summary is requested while the cache is warm.
 //!
-//! A provider's cache holds as far as a request begins like the one before. So nothing that stood in it is written anew:
-//! the instruction is put in at the end of the history, and beside the history only those settings change that are no part
-//! of what is cached. The answer comes in one piece and has its own limit. OpenAI is told to call no tool, which costs
-//! nothing there; Anthropic is not, since its cache forgets the messages when `tool_choice` changes, and neither is any
-//! setting of its thinking touched.
+//! A provider's cache is valid as far as a request begins like the one before. So nothing in the request is written
+//! anew: the instruction is added at the end of the history, and of the settings only those change that are not part
+//! of the cached prefix. The answer comes in one piece and has its own limit. OpenAI is told to call no tool, which
+//! costs nothing there; Anthropic is not, since its cache drops the messages when `tool_choice` changes, and its
+//! thinking settings are not touched either.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,13 +21,13 @@ use crate::{
 };
 
 impl Format {
-    /// A request that was sent, or could have been, with an instruction in the user's name at its end, and an answer of at
-    /// most `limit` besides what the model thinks.
+    /// Adds an instruction in the user's name to the end of a request that was sent, or could have been, and limits
+    /// the answer to `limit` besides thinking.
     ///
-    /// Calls that nothing has answered yet are answered first, each with the usual stand-in. The limit counts where the
-    /// request has one already, and where the format has only one name for it: a Chat server takes one of two.
+    /// Unanswered calls are answered first, each with the usual stand-in. The limit is set where the request has one
+    /// already, or where the format has only one name for it: a Chat server accepts one of two.
     ///
-    /// Refused is a request whose answer is bound to something else than text, or whose history only the provider has.
+    /// A request is refused if its answer must be something other than text, or if only the provider has its history.
     ///
     /// ```
     /// use epitome_core::Tokens;
@@ -54,7 +54,7 @@ impl Format {
     }
 }
 
-/// The setting that keeps a request from being asked for a text beside its history.
+/// The setting that prevents a request from being asked for a text.
 fn binding(format: Format, request: &Json<'_>) -> Option<&'static str> {
     let says = |key: &str| request.get(key).is_some_and(|value| !value.is_null());
     let shapes = |value: Option<&Json<'_>>| {
@@ -72,17 +72,17 @@ fn binding(format: Format, request: &Json<'_>) -> Option<&'static str> {
         Format::Anthropic => vec![
             ("output_format", says("output_format")),
             ("output_config.format", shapes(inside("output_config", "format"))),
-            // To choose otherwise would cost what the cache holds of the messages.
+            // Another choice would lose the messages in the cache.
             ("tool_choice", request.get("tool_choice").is_some_and(forces)),
         ],
     };
     found.into_iter().find(|(_, binds)| *binds).map(|(setting, _)| setting)
 }
 
-/// A request in the making.
+/// A request while it is written.
 struct Body<'r, 'a> {
     request: &'r Json<'a>,
-    /// What to put in at which bytes.
+    /// Byte ranges and the text to put in their place.
     edits: Vec<(std::ops::Range<usize>, String)>,
     /// Members to add at the end.
     added: Vec<(&'static str, String)>,
@@ -112,7 +112,7 @@ impl Body<'_, '_> {
         self.append(history, open.into_iter().chain([said]));
     }
 
-    /// Roles alternate here, and results come first in the message that answers.
+    /// Appends to Anthropic messages. Roles alternate here, and results come first in the message that answers.
     fn anthropic(&mut self, history: &Json<'_>, messages: &[Json<'_>], instruction: &str) {
         let text = |literal: &str| format!(r#"{{"type":"text","text":{literal}}}"#);
         let instruction = text(&quoted(instruction));
@@ -128,7 +128,7 @@ impl Body<'_, '_> {
         let returned: HashSet<&str> = results.filter_map(|block| block.text_at("tool_use_id")).collect();
         let open = open.filter_map(|call| call.text_at("id")).filter(|id| !returned.contains(id));
         let results: Vec<String> = open.map(stand_in).collect();
-        // A result after something else would be refused, as this request would have been without it.
+        // A result after other blocks would be refused, as this request would have been without it.
         let is_text = last.is_some_and(|last| last.text_at("content").is_some());
         let fits = !is_text && answered.iter().all(|block| is(block, "tool_result"));
         let blocks = results.into_iter().filter(|_| fits).chain([instruction]);
@@ -156,7 +156,7 @@ impl Body<'_, '_> {
             }
         };
         replaced("stream", "false");
-        // It is only taken with a stream.
+        // The setting is only accepted with a stream.
         replaced("stream_options", "null");
         match format {
             Format::OpenaiChat => {
@@ -174,7 +174,7 @@ impl Body<'_, '_> {
             Format::Anthropic => {
                 // This asks for a compaction in place of an answer.
                 replaced("compaction", "null");
-                // What may be thought is part of the limit, and more than all of it would be refused.
+                // Thinking counts against the limit, and a budget above the limit would be refused.
                 let thinking =
                     self.request.get("thinking").map_or(0, |thinking| thinking.count_at("budget_tokens"));
                 edits.push(("max_tokens", (limit + Tokens(thinking)).to_string()));
@@ -222,13 +222,13 @@ impl Body<'_, '_> {
     }
 }
 
-/// The answer to an Anthropic call that has none.
+/// The stand-in for an Anthropic call without a result.
 fn stand_in(id: &str) -> String {
     let (id, said) = (quoted(id), quoted(UNANSWERED));
     format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{said},"is_error":true}}"#)
 }
 
-/// Answers to the calls of the last Chat answer that have none.
+/// Stand-ins for the calls of the last Chat answer that have no results.
 fn open_chat(messages: &[Json<'_>]) -> Vec<String> {
     let role = |message: &Json<'_>, role: &str| message.text_at("role") == Some(role);
     let results =
@@ -251,7 +251,7 @@ fn open_chat(messages: &[Json<'_>]) -> Vec<String> {
     answers
 }
 
-/// Answers to the calls among Responses items that have none.
+/// Stand-ins for the calls among Responses items that have no results.
 fn open_items(items: &[Json<'_>]) -> Vec<String> {
     let is_compaction =
         |item: &Json<'_>| matches!(item.text_at("type"), Some("compaction" | "compaction_summary"));

@@ -1,8 +1,9 @@
-//! A client's history with decisions made in it: its own units where nobody touched them, words of ours where somebody did.
+//! A client's history with a policy's decisions made in it: the client's own units, and our messages in place of
+//! others.
 //!
-//! A [`Plan`] says what is sent of a history. It holds for every later request of the same history as long as nothing more
-//! is decided: what is new goes out as it comes. So a plan is made once an epoch, and whoever keeps it can write every
-//! request of that epoch again.
+//! A [`Plan`] is the list of parts to send for a history. It holds for every later request of the same history as
+//! long as no more decisions are made: new units are sent as they come. So a plan is made once an epoch, and every
+//! request of that epoch can be written again from it.
 
 use std::{
     borrow::Cow,
@@ -27,13 +28,13 @@ use crate::{
     request,
 };
 
-/// What is sent of a history.
+/// The parts to send for a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// What is sent in place of the first units.
+    /// Parts sent in place of the first units.
     pub pieces: Vec<Piece>,
-    /// The first unit from which on all go out as they come.
+    /// First unit from which on all are sent as they come.
     pub onward: usize,
 }
 
@@ -43,9 +44,9 @@ pub struct Plan {
 pub enum Piece {
     /// The client's units `from..to`.
     Units {
-        /// The first.
+        /// The first unit.
         from: usize,
-        /// The one after the last.
+        /// The end of the range, one past the last unit.
         to: usize,
     },
     /// The JSON of one message, or item.
@@ -53,23 +54,23 @@ pub enum Piece {
 }
 
 impl Plan {
-    /// Whether everything goes out as it comes.
+    /// Returns true if everything is sent as it comes.
     pub fn is_plain(&self) -> bool {
         self.pieces.is_empty() && self.onward == 0
     }
 
-    /// What is sent of a history of so many units; `None` if that ends before what was decided.
+    /// The parts sent for a history of `units` units; `None` if that ends before the decisions do.
     pub fn through(&self, units: usize) -> Option<impl Iterator<Item = &Piece>> {
         (self.onward <= units).then(|| self.pieces.iter())
     }
 
-    /// Whether what it sends of `units` goes on from what `before` sent of `sent`: nothing of that is sent otherwise.
+    /// Returns true if the parts it sends for `units` units begin with all parts that `before` sent for `sent` units.
     pub fn extends(&self, units: usize, before: &Self, sent: usize) -> bool {
         let mut now = self.flat(units);
         before.flat(sent).all(|was| now.next() == Some(was))
     }
 
-    /// Every unit and every word of ours by itself, in order.
+    /// Every unit and every message of ours by itself, in order.
     fn flat(&self, units: usize) -> impl Iterator<Item = Flat<'_>> {
         let pieces = self.pieces.iter().flat_map(|piece| match piece {
             Piece::Units { from, to } => Either::Units(*from..*to),
@@ -78,7 +79,7 @@ impl Plan {
         pieces.chain((self.onward..units).map(Flat::Unit))
     }
 
-    /// The units that go out as they come, of so many.
+    /// The units that are sent as they come, of the first `units`.
     pub fn kept(&self, units: usize) -> impl Iterator<Item = usize> {
         let pieces = self.pieces.iter().flat_map(|piece| match piece {
             Piece::Units { from, to } => *from..*to,
@@ -94,7 +95,7 @@ enum Flat<'p> {
     Own(&'p str),
 }
 
-/// A piece, one after another.
+/// Two iterators as one type.
 enum Either<'p> {
     Units(Range<usize>),
     Own(Option<&'p str>),
@@ -110,19 +111,19 @@ impl<'p> Iterator for Either<'p> {
     }
 }
 
-/// What the origin of events says that a client does not have, or not like this: calls that were answered on the way, and
-/// their results.
+/// Origin of events that a client does not have, or has in another form: calls that a gateway answered, and their
+/// results.
 pub const HIDDEN: &str = "epitome:hidden";
 
-/// Whether a client does not have an event, or not like this.
+/// Returns true if a client does not have an event, or has it in another form.
 pub fn is_hidden(event: &Event) -> bool {
     event.origin.as_deref() == Some(HIDDEN)
 }
 
-/// Whether an event is an item that no composed request holds, though the client sends it: reasoning without an id, a seal or
-/// words.
+/// Returns true if an event is an item that is left out of composed requests, though the client sends it: reasoning
+/// without an id, a seal or words.
 pub fn is_unsendable(event: &Event) -> bool {
-    // The fact says nearly always that there is more to it, so that hardly any item is read for this.
+    // The fact nearly always shows that there is more to it, so that hardly any item is parsed for this.
     let is_blank = match &event.fact {
         Fact::AssistantSaid { parts, .. } => match parts.as_slice() {
             [Part::Reasoning { text, .. }] => text.trim().is_empty(),
@@ -135,17 +136,17 @@ pub fn is_unsendable(event: &Event) -> bool {
         && Json::parse(&event.raw.json, "an item").is_ok_and(|item| is_empty_reasoning(&item))
 }
 
-/// What a history consists of.
+/// Division of a thread's events into the units of a client's history.
 #[derive(Clone, Copy, Debug)]
 pub struct History<'h> {
     /// The last event of each unit, oldest first: a unit has the events after the unit before it. Units with the same end
     /// belong together.
     pub ends: &'h [Seq],
-    /// The first event that the client has not sent, though it is to be sent.
+    /// The first event that is to be sent though the client has not sent it.
     pub unsent: Option<Seq>,
 }
 
-/// What is to be sent of a history that a context shows.
+/// Makes the plan for a history that a context shows.
 pub fn plan(
     format: Format,
     context: &Context,
@@ -156,7 +157,7 @@ pub fn plan(
     Ok(Weaving::new(context, history).plan(&rendered))
 }
 
-/// The same, with every message written afresh: as the provider takes it, whatever the client sends.
+/// Makes a plan with every message written anew in the form that the provider accepts, whatever the client sends.
 pub fn rewritten(
     format: Format,
     context: &Context,
@@ -174,23 +175,24 @@ pub fn rewritten(
 struct Weaving<'c> {
     ends: &'c [Seq],
     unsent: Option<Seq>,
-    /// What the client does not have, or not like this, and what it sends in vain: units with such are written afresh.
+    /// Events that the client does not have, or has in another form, or that are not sent: units with such are
+    /// written anew.
     hidden: SeqSet,
     /// The events that are shown, each with its bytes; not those beside the history.
     shown: BTreeMap<Seq, &'c str>,
-    /// What was decided about.
+    /// Events that decisions concern.
     touched: SeqSet,
-    /// What is shown nowhere.
+    /// Events that are not shown.
     left_out: SeqSet,
-    /// What the client's own summary stands for, and the event that carries it.
+    /// Events that the client's own summary stands for, and the event that carries it.
     summary: Option<(&'c SeqSet, Seq)>,
 }
 
-/// A message of the history that is to be sent.
+/// A message of the history to send.
 struct Message<'t> {
-    /// The units it shows something of.
+    /// Units of which it shows something.
     units: BTreeSet<usize>,
-    /// Whether it says what the client says.
+    /// True if it is the same as the client's.
     is_kept: bool,
     text: &'t str,
 }
@@ -271,7 +273,7 @@ impl<'c> Weaving<'c> {
         Plan { pieces, onward }
     }
 
-    /// A message of the history; `None` if it stands beside it.
+    /// Reads a message of the history; `None` if it is not part of it.
     fn message<'t>(&self, events: &SeqSet, text: &'t str) -> Option<Message<'t>> {
         if let Some((stood_for, seq)) = self.summary
             && stood_for.first().is_some_and(|first| events.contains(first))
@@ -284,7 +286,7 @@ impl<'c> Weaving<'c> {
             .map(|(seq, raw)| (*seq, *raw))
             .collect();
         let touched = events.runs().iter().any(|run| overlaps(&self.touched, run.first, run.last));
-        // What comes after the last unit goes out with what stands behind the history.
+        // Events after the last unit are sent with the tail of the request.
         let units: BTreeSet<usize> = shown.iter().filter_map(|(seq, _)| self.unit(*seq)).collect();
         if shown.iter().any(|(seq, _)| self.unsent.is_some_and(|unsent| *seq >= unsent)) {
             return Some(Message { units, is_kept: false, text });
@@ -298,13 +300,14 @@ impl<'c> Weaving<'c> {
         Some(Message { units, is_kept, text })
     }
 
-    /// Whether the client does not have all of a unit, or has more of it than is sent.
+    /// Returns true if the client does not have all of a unit, or has parts that are not sent.
     fn hides(&self, unit: usize) -> bool {
         let before = unit.checked_sub(1).map_or(Seq::START, |before| self.ends[before]);
         overlaps(&self.hidden, before.next(), self.ends[unit])
     }
 
-    /// Whether anything was decided about a unit. Between its items may stand what is none, such as a compaction.
+    /// Returns true if a decision concerns a unit. Between its items there may be events that are not part of it,
+    /// such as a compaction.
     fn is_touched(&self, unit: usize) -> bool {
         let before = unit.checked_sub(1).map_or(Seq::START, |before| self.ends[before]);
         let (first, last) = (before.next(), self.ends[unit]);
@@ -319,7 +322,7 @@ impl<'c> Weaving<'c> {
         (unit < self.ends.len()).then_some(unit)
     }
 
-    /// Sends a unit as it comes, with those that belong to it; once.
+    /// Adds a unit as it comes, with those that belong to it; each only once.
     fn show(&self, unit: usize, pieces: &mut Vec<Piece>) {
         let end = self.ends[unit];
         let next = self.ends.partition_point(|other| *other <= end);
@@ -331,8 +334,8 @@ impl<'c> Weaving<'c> {
     }
 }
 
-/// A message of ours. A log keeps each message as it first came, marked as the newest one: such marks are not ours to repeat,
-/// and there may be more of them than a provider takes.
+/// Makes a message of ours. A log keeps each message as it first came, with the cache mark of the newest one: such
+/// marks are not repeated, since there may be more of them than a provider takes.
 fn own(text: &str) -> Piece {
     Piece::Own(unmarked(text).into_owned())
 }
@@ -341,7 +344,7 @@ fn overlaps(set: &SeqSet, first: Seq, last: Seq) -> bool {
     set.runs().iter().any(|run| run.first <= last && first <= run.last)
 }
 
-/// The units that are written afresh: those of messages that do not say what the client says, and those that share a
+/// Finds the units that are written anew: those of messages that differ from the client's, and those that share a
 /// message with such.
 fn ours(messages: &[Message<'_>]) -> BTreeSet<usize> {
     let mut ours: BTreeSet<usize> = BTreeSet::new();
@@ -361,19 +364,19 @@ fn ours(messages: &[Message<'_>]) -> BTreeSet<usize> {
     }
 }
 
-/// JSON without what asks a provider's cache to keep what it has read.
+/// JSON without cache marks.
 pub fn unmarked(json: &str) -> Cow<'_, str> {
     marks::stripped(json)
 }
 
-/// Whether a request itself asks its provider's cache to keep what it has read. What is said in it does not count.
+/// Returns true if a request asks its provider's cache to keep a prefix. Texts inside it do not count.
 pub fn is_marked(format: Format, body: &str) -> bool {
     let named = [marks::CACHE_CONTROL, marks::BREAKPOINT].into_iter().any(|key| is_member(body, key));
     named
         && Json::parse(body, "a request").is_ok_and(|request| render::count_breakpoints(format, &request) > 0)
 }
 
-/// Whether some object in a JSON text has a member of this name: in what is said, the quotes would be escaped.
+/// Returns true if an object in a JSON text has a member of this name: inside a string, the quotes would be escaped.
 fn is_member(json: &str, key: &str) -> bool {
     json.match_indices(key).any(|(at, _)| {
         let (before, after) = (&json[..at], &json[at + key.len()..]);
@@ -382,7 +385,7 @@ fn is_member(json: &str, key: &str) -> bool {
     })
 }
 
-/// Whether two forms of an item say the same to a model: cache marks, and how a text is written down, are nothing to it.
+/// Returns true if two forms of an item are the same to a model: cache marks and notation do not count.
 pub fn says_the_same(format: Format, one: &str, other: &str) -> bool {
     let normal = |raw: &str| {
         let json = Json::parse(raw, "an item").ok()?;
@@ -392,7 +395,7 @@ pub fn says_the_same(format: Format, one: &str, other: &str) -> bool {
     plain || normal(one).is_some_and(|one| normal(other) == Some(one))
 }
 
-/// A request with its cache marks placed where they pay. `summary` is what the summary says that it stands on.
+/// Places the cache marks of a request where they pay. `summary` is the text of the summary that it stands on.
 pub fn marked(format: Format, body: String, breakpoints: Breakpoints, summary: Option<&str>) -> String {
     render::mark(format, body, breakpoints, summary)
 }

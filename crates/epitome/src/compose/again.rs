@@ -1,4 +1,4 @@
-//! A request that was woven, written again from the log and the records beside it.
+//! Reconstruction of a rewritten request from the log and the records beside it.
 
 use epitome_core::{Digest, Fact, ThreadId, project::Line};
 use epitome_store::{Sqlite, records::CallRow};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::session::{SessionError, reading::parse, setup::Rendering};
 
-/// What the calls of a thread's view were woven with, read once for as many of them as somebody asks for.
+/// The records from which the calls of a thread's view were written, read once for any number of calls.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     scripts: Vec<(u64, Script)>,
@@ -27,7 +27,7 @@ impl Scripts {
         Ok(Self { scripts })
     }
 
-    /// The body of a call that was woven; `line` is all that happened before it.
+    /// The body of a rewritten call; `line` holds the events before it.
     pub(crate) fn body(
         &self,
         store: &Sqlite,

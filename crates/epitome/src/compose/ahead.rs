@@ -1,8 +1,8 @@
 //! Requests that leave before they are counted.
 //!
-//! The first request of a session goes on as it came as long as it fits. Its history may be long, and to count, hash and
-//! index all of it takes tens of milliseconds. An estimate tells in one of them that it fits; everything else is done while
-//! the provider works.
+//! The first request of a session goes on as it came as long as it fits. Its history may be long, and counting,
+//! hashing and indexing all of it takes tens of milliseconds. An estimate shows in one millisecond that it fits;
+//! everything else is done while the provider works.
 
 use std::cell::Cell;
 
@@ -17,27 +17,27 @@ use epitome_wire::{
 use super::{Composing, Cut, Way};
 use crate::session::setup::{Learned, Limit, Setup};
 
-/// Shorter requests are composed before anybody would notice that they wait.
+/// Shortest body for which this is done: shorter requests are composed too quickly for the wait to be noticed.
 const LONG: usize = 32 << 10;
 
-/// Tells whoever waits for a request that it goes on as it came.
+/// Callback that releases a request which goes on as it came.
 pub(super) struct LeavesAhead<'r> {
     tell: Option<&'r dyn Fn()>,
     has_left: Cell<bool>,
 }
 
 impl<'r> LeavesAhead<'r> {
-    /// Of a request that waits until it is recorded.
+    /// For a request that waits until it is recorded.
     pub(super) fn never() -> Self {
         Self { tell: None, has_left: Cell::new(false) }
     }
 
-    /// Of a request that leaves when this is told.
+    /// For a request that leaves when `tell` is called.
     pub(super) fn told(tell: &'r dyn Fn()) -> Self {
         Self { tell: Some(tell), has_left: Cell::new(false) }
     }
 
-    /// The request goes on as it came. It leaves once, however often it is placed.
+    /// Releases the request as it came. It leaves once, however often it is placed.
     pub(super) fn leave(&self) {
         if let Some(tell) = self.tell
             && !self.has_left.replace(true)
@@ -51,10 +51,10 @@ impl<'r> LeavesAhead<'r> {
     }
 }
 
-/// Whether the first request of a session is certain to go on as it came, by sizes that are quickly known.
+/// Returns true if the first request of a session is certain to go on as it came, by sizes that are quickly known.
 ///
-/// The estimate is of no one vocabulary and may be short by a little. Then the policy would have acted just above its line;
-/// the request is long gone, and its window has room beyond that line.
+/// The estimate is not made with any model's vocabulary and may be slightly low. Then the policy would have acted
+/// just above its threshold; the request is long gone, and its window has room beyond that.
 pub(super) fn goes_on_whole(
     seen: &Seen<'_>,
     frame: &Frame<'_>,
@@ -63,7 +63,7 @@ pub(super) fn goes_on_whole(
     limit: Limit,
 ) -> bool {
     let body = seen.body();
-    // Whoever must not pass unrecorded waits for the store.
+    // A request that must not pass unrecorded waits for the store.
     let may_leave = composing.with_answers && !composing.recall && frame.is_even;
     if !may_leave || body.len() < LONG || is_to_be_marked(setup, body) {
         return false;
@@ -73,18 +73,18 @@ pub(super) fn goes_on_whole(
     // No token is shorter than a byte.
     let is_small = |text: &str, most: Tokens| text.len() as u64 <= most.0 || Estimate.count(text) <= most;
     let mut units = frame.units.iter().filter_map(|unit| body.get(unit.clone()));
-    // Where an estimate is far off, the provider would refuse what has left; there is room enough below the line.
+    // If an estimate is far too low, the provider would refuse a request that has left, so a fifth is kept free.
     let most = Tokens(untouched.whole.0 - untouched.whole.0 / 5);
     is_small(body, most) && units.all(|unit| is_small(unit, untouched.item))
 }
 
-/// Whether cache marks would be placed in a request.
+/// Returns true if cache marks would be placed in a request.
 fn is_to_be_marked(setup: &Setup, body: &str) -> bool {
     let placed = matches!(setup.options.breakpoints, Breakpoints::Placed { .. });
     placed && setup.format == Format::Anthropic && !weave::is_marked(setup.format, body)
 }
 
-/// Whether a request goes on with its client's bytes and no others.
+/// Returns true if a request goes on with its client's bytes and no others.
 pub(super) fn is_as_it_came(way: &Way, body: &str) -> bool {
     match way {
         Way::Forward(outgoing) => matches!(&*outgoing.cuts, [Cut::Client(all)] if *all == (0..body.len())),

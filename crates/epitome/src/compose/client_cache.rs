@@ -1,9 +1,9 @@
 //! The cache that clients would have had, if their requests had gone on as they came.
 //!
-//! A provider's cache knows no sessions: whatever a client sent a moment ago is read again, wherever its requests were placed
-//! here. So what would have been read is looked up among all that a principal sent to a model, by the digests of what a
-//! request says, one after another. Digests leave out what clients change by themselves, so more is taken to be read than
-//! a provider would read: what was saved is rather told too small.
+//! A provider's cache knows no sessions: any prefix that a client sent a moment ago is read again, wherever its
+//! requests were placed here. So the prefix that would have been read is looked up among everything that a principal
+//! sent to a model, by the digests of a request's units, one after another. Digests ignore changes that clients make
+//! by themselves, so more counts as read than a provider would read: savings are understated rather than overstated.
 
 use std::{
     collections::HashMap,
@@ -14,38 +14,38 @@ use std::{
 use epitome_core::{Tokens, event::Time};
 use epitome_wire::seen::{Frame, Seen};
 
-/// How many beginnings of requests are remembered: a few hundred sessions of a thousand messages, in about 12 MB.
+/// Number of request beginnings that are remembered: a few hundred sessions of a thousand messages, in about 12 MB.
 const MOST: usize = 1 << 18;
 
-/// How many principals are remembered by requests that nobody read.
+/// Number of principals remembered for requests that were passed on unread.
 const PRINCIPALS: usize = 4_096;
 
-/// What a cache would have held of a client's request, had all of its requests gone on as they came.
+/// Amount of a client's request that a cache would have held, had all of its requests gone on as they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCache {
-    /// So much, from its beginning.
+    /// This many tokens, from its beginning.
     Held(Tokens),
-    /// As much as it does: nothing was left out of it, nor of what it goes on from.
+    /// As much as the provider reports for the request itself: no part was left out of it, nor of the one it extends.
     #[default]
     AsUsed,
-    /// Nothing: the client does not ask its provider for a cache, which wants to be asked.
+    /// None: the client does not ask its provider for a cache, although the provider requires that.
     Unasked,
-    /// Nobody knows, for this reason.
+    /// Unknown, for this reason.
     Unknown(UnknownCache),
 }
 
-/// Why nobody knows what a cache would have held.
+/// Reason it is unknown how much a cache would have held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnknownCache {
-    /// The client may have sent its beginning before this process was there, or where nobody read it, or more was sent
-    /// since than is remembered.
+    /// The client may have sent the beginning before this process started or in a request that was passed on unread,
+    /// or so much was sent since that it is forgotten.
     Unseen,
     /// By the provider's reports the client's cache is not read when it could be.
     Unread,
 }
 
 impl UnknownCache {
-    /// Its name.
+    /// Name of the reason.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unseen => "unseen",
@@ -53,7 +53,7 @@ impl UnknownCache {
         }
     }
 
-    /// What is not known, in a sentence.
+    /// The reason in a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Self::Unseen => "what the client had sent before was not seen, or was forgotten",
@@ -62,7 +62,7 @@ impl UnknownCache {
     }
 }
 
-/// What clients sent of late.
+/// Recent requests of clients, by their beginnings.
 #[derive(Debug)]
 pub(crate) struct ClientCaches {
     hashing: RandomState,
@@ -71,29 +71,29 @@ pub(crate) struct ClientCaches {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By what a request says up to some place, with whose it is and which model it asks.
+    /// Beginnings by a hash of the units, the principal and the model.
     beginnings: HashMap<u64, Beginning>,
     most: usize,
-    /// When the first request was seen.
+    /// Time of the first request.
     first: Option<Time>,
-    /// When something was forgotten that a cache may still have held.
+    /// Time at which a beginning was forgotten that a cache may still have held.
     forgot: Option<Time>,
-    /// When a request went on last that nobody read, by a hash of whose it is.
+    /// Time of the last request that was passed on unread, by a hash of its principal.
     unread: HashMap<u64, Time>,
 }
 
-/// When a beginning was sent last.
+/// Times at which a beginning was sent last.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
     sent: Time,
-    /// As part of a request of which nothing was left out.
+    /// As part of a request with no part left out.
     whole: Option<Time>,
 }
 
-/// A request by its beginnings: one after what stands around its history, and one after each unit of that.
+/// A request by its beginnings: one for the parts around its history, and one after each unit of that.
 #[derive(Debug)]
 pub(crate) struct Beginnings {
-    /// A hash of whose request it is.
+    /// A hash of its principal.
     principal: u64,
     links: Vec<u64>,
 }
@@ -101,13 +101,13 @@ pub(crate) struct Beginnings {
 /// The longest beginning of a request that a cache would have held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldBeginning {
-    /// How many units it has; nothing if not even what stands around the history was sent.
+    /// Number of its units; `None` if not even the parts around the history were sent.
     pub(crate) units: Option<usize>,
-    /// Whether it went on as it came, so that the provider's cache held it, too.
+    /// True if it went on as it came, so that the provider's cache held it, too.
     pub(crate) is_whole: bool,
-    /// Whether all that was sent is remembered for as long as a cache lives.
+    /// True if everything that was sent is remembered for as long as a cache lives.
     pub(crate) is_certain: bool,
-    /// Whether a request went on since that nobody read: a cache may have held more.
+    /// True if a request was passed on unread since: a cache may have held more.
     pub(crate) is_outdated: bool,
 }
 
@@ -123,7 +123,7 @@ impl ClientCaches {
         Self { hashing: RandomState::new(), inner: Mutex::new(inner) }
     }
 
-    /// The beginnings of somebody's request.
+    /// The beginnings of a principal's request.
     pub(crate) fn beginnings(&self, principal: &str, seen: &Seen<'_>) -> Beginnings {
         let model = seen.model();
         let around = (principal, model.as_ref().map(|model| model.0.as_str()), seen.instructions());
@@ -137,21 +137,21 @@ impl ClientCaches {
         Beginnings { principal: self.hashing.hash_one(principal), links }
     }
 
-    /// A client's request is relayed as it came. As long as nobody has asked what a cache would have held, nobody is told: a
-    /// gateway that only records has no use for it.
+    /// Notes that a client's request was relayed as it came. Until someone asks how much a cache would have held,
+    /// nothing is remembered: a gateway that only records has no use for it.
     pub(crate) fn relayed(&self, principal: &str, seen: &Seen<'_>, now: Time) {
         if self.inner().first.is_some() {
             self.sent(&self.beginnings(principal, seen), now, true);
         }
     }
 
-    /// A request of somebody's went on that nobody read: from now on nobody knows how far their provider's cache goes, until
-    /// it has forgotten that, or they send the same beginnings again.
+    /// Notes that a request was passed on unread: from now on it is unknown how much the principal's provider cache
+    /// holds, until it has expired, or until the same beginnings are sent again.
     pub(crate) fn passed_unread(&self, principal: &str, now: Time) {
         let principal = self.hashing.hash_one(principal);
         let mut inner = self.inner();
         if inner.unread.len() >= PRINCIPALS && !inner.unread.contains_key(&principal) {
-            // As if the process had begun only now, for everybody.
+            // Too many principals: treated as if the process had just started, for everyone.
             inner.unread.clear();
             inner.forgot = inner.forgot.max(Some(now));
         }
@@ -159,7 +159,8 @@ impl ClientCaches {
         *known = (*known).max(now);
     }
 
-    /// The longest beginning that a cache would have held whose entries live for so many seconds, or for ever.
+    /// Finds the longest beginning that a cache would have held whose entries live for `lifetime` seconds, or for
+    /// ever.
     pub(crate) fn find(&self, request: &Beginnings, now: Time, lifetime: Option<u64>) -> HeldBeginning {
         let mut inner = self.inner();
         let since = lifetime.map_or(i64::MIN, |lifetime| {
@@ -177,7 +178,7 @@ impl ClientCaches {
         HeldBeginning { units: held.map(|(units, _)| units), is_whole, is_certain, is_outdated }
     }
 
-    /// A client sent a request, which went on as it came if `is_whole`.
+    /// Notes that a client sent a request, which went on as it came if `is_whole`.
     pub(crate) fn sent(&self, request: &Beginnings, now: Time, is_whole: bool) {
         let mut inner = self.inner();
         for link in &request.links {
@@ -193,13 +194,13 @@ impl ClientCaches {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in there is ever half done.
+        // No operation under the lock can leave it half done, so a poisoned one is still valid.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// Forgets the older half. What was sent at the same moment goes or stays together.
+    /// Forgets the older half. Entries of the same moment are kept or dropped together.
     fn forget(&mut self, now: Time) {
         let mut times: Vec<i64> = self.beginnings.values().map(|known| known.sent.0).collect();
         let middle = times.len() / 2;
@@ -218,23 +219,23 @@ pub(crate) struct ClientRequest<'c> {
     pub(crate) at: Time,
 }
 
-/// What is known of a request's cache beside what its client sent.
+/// Facts about a request's cache apart from the client's earlier requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownCache {
-    /// What the request would cost as it came.
+    /// Tokens that the request would cost as it came.
     pub(crate) full: Tokens,
-    /// What goes on of it.
+    /// Tokens of it that go on.
     pub(crate) after: Tokens,
-    /// What its session knows to have sent before, if a cache may still hold that: how many units, and what they cost.
+    /// Units and tokens that its session knows to have sent before, if a cache may still hold them.
     pub(crate) of_session: Option<(usize, Tokens)>,
-    /// Whether the client asks for a cache where its provider wants to be asked.
+    /// True if the client asks for a cache, or its provider does not require it.
     pub(crate) is_asked: bool,
-    /// Whether the provider reports that little is read.
+    /// True if the provider reports that little is read.
     pub(crate) is_unread: bool,
 }
 
 impl HeldBeginning {
-    /// What the client's cache would have held, where the beginning measures `held`.
+    /// Amount that the client's cache would have held, if the beginning measures `held`.
     pub(crate) fn cache(self, held: Tokens, known: KnownCache) -> ClientCache {
         let KnownCache { full, after, of_session, is_asked, is_unread } = known;
         let is_whole = full == after;
@@ -245,7 +246,7 @@ impl HeldBeginning {
             _ if is_unread => ClientCache::Unknown(UnknownCache::Unread),
             Some(_) if self.is_outdated => ClientCache::Unknown(UnknownCache::Unseen),
             Some(units) => match of_session {
-                // Where it goes on from its session's last request, that was counted.
+                // The request extends its session's last one, which was counted exactly.
                 Some((sent, counted)) if sent == units => ClientCache::Held(counted.min(full)),
                 _ => ClientCache::Held(held),
             },
@@ -256,7 +257,7 @@ impl HeldBeginning {
         }
     }
 
-    /// How much of a request it is that costs `full`, by its bytes.
+    /// Estimates the tokens of a held beginning, by its share of the bytes of a request that costs `full`.
     pub(crate) fn tokens(&self, frame: &Frame<'_>, full: Tokens) -> Tokens {
         let Some(units) = self.units else { return Tokens(0) };
         let (body, start, end) = (frame.head().len() + frame.tail().len(), frame.start(), frame.end());
@@ -280,7 +281,7 @@ mod tests {
         Time(seconds * 1_000)
     }
 
-    /// A request whose units say these letters.
+    /// A request with one unit for each letter.
     fn request(caches: &ClientCaches, says: &str) -> Beginnings {
         let mut link = 0;
         let links = says.chars().map(|letter| {
@@ -336,7 +337,7 @@ mod tests {
             is_unread: false,
         };
         assert_eq!(held.cache(Tokens(40), known), ClientCache::Unknown(UnknownCache::Unseen));
-        // What is sent again is known again, and so is everything once the cache has forgotten what nobody read.
+        // A request sent again is known again, and so is everything once the cache has forgotten the unread requests.
         caches.sent(&request(&caches, "abcd"), at(40), false);
         assert!(!find("abcde", 50).is_outdated);
         assert!(!find("x", 319).is_certain && find("x", 321).is_certain);

@@ -1,4 +1,4 @@
-//! Requests that ask for a compaction instead of an answer: by a wish beside the body, or by what the user says last.
+//! Requests that ask for a compaction instead of an answer: by a header, or by the user's last words.
 
 use epitome_core::{Fact, Part};
 use epitome_wire::{
@@ -9,17 +9,18 @@ use epitome_wire::{
 use super::{Composing, Left, Wishes};
 use crate::recorder::Arrival;
 
-/// How much is remembered of a request that is read once.
+/// Size of the memo for a request that is read once.
 const ONCE: usize = 1;
 
 impl Composing {
-    /// Whether a request asks for a compaction, for whoever cannot have it [composed](crate::recorder::Recorder::compose): it
-    /// is not meant for a model.
+    /// Returns true if a request asks for a compaction, so that a gateway that cannot have it
+    /// [composed](crate::recorder::Recorder::compose) does not send it to a model.
     pub fn is_told_to_compact(&self, arrival: &Arrival<'_>, wishes: &Wishes) -> bool {
         if wishes.compact.is_some() && arrival.purpose.is_none() {
             return true;
         }
-        // Most requests never say it. Its first sign may be escaped.
+        // Most requests do not contain the command at all. Its first character may be escaped, so the rest is
+        // searched for.
         let said = self
             .command
             .as_deref()
@@ -32,7 +33,7 @@ impl Composing {
     }
 }
 
-/// What a compaction that a request asks for should attend to; `None` if it asks for none.
+/// Focus of a compaction that a request asks for; `None` if it asks for none.
 pub(super) fn focus(
     composing: &Composing,
     wishes: &Wishes,
@@ -40,7 +41,7 @@ pub(super) fn focus(
     caller: &Caller,
     seen: &Seen<'_>,
 ) -> Option<String> {
-    // Who has its provider compact by another path wants what that gives, and no answer of a model.
+    // A client that has its provider compact by another path wants that result, and not an answer of a model.
     if arrival.purpose.is_some() {
         return None;
     }
@@ -59,7 +60,7 @@ pub(super) fn focus(
     parts.iter().find_map(focus)
 }
 
-/// What whoever asks for a compaction is told, where no policy is in charge.
+/// Answer to a request for a compaction, if no policy is in charge.
 pub(super) fn not_compacted(left: Left) -> String {
     let why = match left {
         Left::Illegal => {

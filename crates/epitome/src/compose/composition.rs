@@ -42,10 +42,11 @@ use crate::{
 };
 
 impl Recorder {
-    /// Records a request as [`arrive`](Self::arrive) does, and says what becomes of it. No model is waited for.
+    /// Records a request as [`arrive`](Self::arrive) does, and decides how it goes on. Does not wait for a model.
     ///
-    /// `summarisers` says who writes the session's summaries in the background; if nobody, the built-in summariser does. It
-    /// is asked with every request anew, because whoever does may hold what only the newest request has, such as a key.
+    /// `summarisers` selects the model that writes the session's summaries in the background; if it returns `None`,
+    /// the built-in summariser does. It is called anew with every request, because a summariser may hold something
+    /// that only the newest request has, such as a key.
     pub fn compose(
         &self,
         arrival: &Arrival<'_>,
@@ -56,9 +57,9 @@ impl Recorder {
         self.compose_by(arrival, composing, wishes, summarisers, &LeavesAhead::never())
     }
 
-    /// The same for whoever cannot wait: `leaves` is told, once at most and before the request is counted and recorded, if it
-    /// is certain to go on as it came. Then it has left, whatever is found out about it: a call that would have been another
-    /// one is on record as one that never left.
+    /// The same for a caller that cannot wait: `leaves` is called, once at most and before the request is counted and
+    /// recorded, if it is certain to go on as it came. Then it has left, whatever the later count shows: if the call
+    /// would have been a different one, that is recorded as a call that never left.
     pub fn compose_ahead(
         &self,
         arrival: &Arrival<'_>,
@@ -98,7 +99,7 @@ impl Recorder {
                 ahead,
             };
             let taken = composition.take(place)?;
-            // What goes on as it came is told of where it is recorded.
+            // A request that goes on as it came is noted at the point where it is recorded.
             if let Some((_, Way::Forward(outgoing))) = &taken
                 && outgoing.done.left == Left::Composed
             {
@@ -117,7 +118,7 @@ impl Recorder {
         Ok(Composed { ticket, way })
     }
 
-    /// The provider refused a composed request as too long: the same request, smaller. `None` if it cannot be made smaller.
+    /// Makes a composed request smaller after its provider refused it as too long. `None` if that is impossible.
     pub fn compose_smaller(
         &self,
         ticket: &mut Ticket,
@@ -151,7 +152,7 @@ impl Recorder {
         self.once_more(ticket, made)
     }
 
-    /// A request was sent as it came, and its provider refused it as too long: it is made to fit. That is a client's own
+    /// Composes a request that was sent as it came, and that its provider refused as too long. It is a client's own
     /// summary, or a first request that left before it was counted.
     fn compose_relayed(
         &self,
@@ -186,7 +187,7 @@ impl Recorder {
         self.once_more(ticket, made)
     }
 
-    /// A call was made once more for a request that has left before, or could not be.
+    /// Marks a ticket as one whose call was made again, or could not be, after the first request had left.
     pub(super) fn once_more(
         &self,
         ticket: &mut Ticket,
@@ -196,7 +197,7 @@ impl Recorder {
             self.moved(ticket, made.head, Some(made.call));
             return Ok(Some(outgoing));
         }
-        // What was woven in vain is remembered wrongly.
+        // The memory of a request that was rewritten in vain is wrong.
         self.lives.forget(ticket.thread);
         match made {
             Err(SessionError::Store(error)) if !error.is_conflict() => Err(error.into()),
@@ -205,7 +206,7 @@ impl Recorder {
     }
 }
 
-/// One request that is being composed.
+/// One request while it is composed.
 struct Composition<'r, 'a, 'b> {
     recorder: &'r Recorder,
     arrival: &'r Arrival<'a>,
@@ -215,16 +216,16 @@ struct Composition<'r, 'a, 'b> {
     seen: &'r Seen<'b>,
     caller: &'r Caller,
     client: ClientRequest<'r>,
-    /// Whether it was tried, and cannot be.
+    /// True once composing has failed for good.
     unfit: &'r Cell<bool>,
-    /// Whether it was tried, and there is no room for its examples.
+    /// True once there was no room for its examples.
     cramped: &'r Cell<bool>,
-    /// Who is told if it leaves before it is counted.
+    /// Callback for a request that leaves before it is counted.
     ahead: &'r LeavesAhead<'r>,
 }
 
 impl<'b> Composition<'_, '_, 'b> {
-    /// Writes the request down where it belongs, and says what becomes of it. `None` if it is to be placed again.
+    /// Records the request at its place, and decides how it goes on. `None` if it is to be placed again.
     fn take(&self, place: Place) -> Result<Option<(Ticket, Way)>, RecordError> {
         let frame = match (self.left(&place), self.seen.frame()) {
             (Left::Composed, Some(frame)) => frame,
@@ -237,7 +238,7 @@ impl<'b> Composition<'_, '_, 'b> {
             && !self.cramped.get()
             && self.command().is_none()
             && goes_on_whole(self.seen, &frame, self.composing, &setup, limit);
-        // Whatever counts comes after this: all of a first request is new.
+        // From here on the work grows with the new events, and all of a first request is new.
         if leaves {
             self.ahead.leave();
         } else if self.cramped.get() {
@@ -328,7 +329,7 @@ impl<'b> Composition<'_, '_, 'b> {
 
     fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
         let is_turn = self.caller.purpose == Purpose::Turn;
-        // Who asks for a summary and gives no tools to do that may ask where none are taken, and wants none called.
+        // A request for a summary that gives no tools may go to an endpoint that accepts none, and wants none called.
         let takes_tools = is_turn || self.seen.has_tools();
         let recall = self.composing.recall && is_turn;
         Request {
@@ -343,7 +344,7 @@ impl<'b> Composition<'_, '_, 'b> {
         }
     }
 
-    /// Whether a policy is to be in charge of the request.
+    /// Reports whether a policy is to be in charge of the request, or the reason it is not.
     fn left(&self, place: &Place) -> Left {
         if self.caller.purpose == Purpose::Title {
             Left::Aside
@@ -364,8 +365,8 @@ impl<'b> Composition<'_, '_, 'b> {
         }
     }
 
-    /// How the request is made, and what it says of its limit. A client's own summary has its provider's window: a smaller
-    /// one that somebody set is for the conversation.
+    /// The setup for the request, and its own limit. A client's own summary has its provider's window: a smaller one
+    /// that a user set is for the conversation.
     fn setup(&self) -> Option<(Arc<Setup>, Limit)> {
         let model = self.seen.model()?;
         let answer = self.seen.answer_limit().map(Tokens);
@@ -376,7 +377,7 @@ impl<'b> Composition<'_, '_, 'b> {
         Some((setup, limit))
     }
 
-    /// Whether the provider's window holds the request as the client sent it.
+    /// Returns true if the provider's window holds the request as the client sent it.
     fn fits_its_provider(&self) -> bool {
         let Some((setup, limit)) = self.setup() else { return true };
         let ceiling = setup.budget_within(limit, Learned::default()).ceiling();
@@ -388,7 +389,7 @@ impl<'b> Composition<'_, '_, 'b> {
         project(&line, Arc::clone(&setup.meter), Names::Messages).tokens() <= ceiling
     }
 
-    /// Records the request, which goes on as it came, unless it is not meant for the provider.
+    /// Records the request, which goes on as it came, unless it is a command to the gateway.
     fn pass(&self, place: Place, left: Left) -> Result<(Ticket, Way), RecordError> {
         let (arrival, seen, caller) = (self.arrival, self.seen, self.caller);
         if self.command().is_some() {
@@ -399,7 +400,7 @@ impl<'b> Composition<'_, '_, 'b> {
         Ok((ticket, self.as_it_came(left)))
     }
 
-    /// The request as it came. What is illegal about it is said with its place: by the header, and in the log.
+    /// The request as it came. If it is illegal, the header and the log name the fault and its place.
     fn as_it_came(&self, left: Left) -> Way {
         let way = as_it_came(self.arrival.body, left);
         match (way, self.seen.illegal().filter(|_| left == Left::Illegal)) {
@@ -414,8 +415,9 @@ impl<'b> Composition<'_, '_, 'b> {
         }
     }
 
-    /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong. Where
-    /// it had to be too large, it is tried once more with its examples in the past.
+    /// Gives up composing: the request is placed again, and goes on as it came. The memory of its thread may be
+    /// wrong, so it is dropped. If the request was too large, it is tried once more with its examples as ordinary
+    /// history.
     fn give_up(&self, thread: ThreadId, error: SessionError) -> Result<Option<(Ticket, Way)>, RecordError> {
         self.recorder.lives.forget(thread);
         match error {
@@ -440,7 +442,7 @@ impl<'b> Composition<'_, '_, 'b> {
         Live::open(self.recorder.store(), place, setup, self.composing, self.summariser).map(Arc::new)
     }
 
-    /// A request that parts from what its thread holds: the fork is made first, and shows what it shares.
+    /// Writes a request that differs from its thread's history: the fork is made first, and shows the shared part.
     fn fork(
         &self,
         place: Place,
@@ -477,7 +479,7 @@ impl<'b> Composition<'_, '_, 'b> {
             Ok((None, _)) => SessionError::Busy,
             Err(error) => error,
         };
-        // It finds itself where it was just written.
+        // Placed again, it would find its own first attempt.
         self.recorder.leaves(&ticket);
         if self.cramped.get() && !was_cramped {
             return Ok(None);
@@ -485,7 +487,8 @@ impl<'b> Composition<'_, '_, 'b> {
         self.give_up(ticket.thread, error)
     }
 
-    /// Whether a thread's examples leave no room for what is asked now. Then it is placed again, without them.
+    /// Returns true if a thread's examples leave too little room for the new question. Then it is placed again,
+    /// without them.
     fn is_cramped(
         &self,
         live: &Live,
@@ -508,8 +511,8 @@ impl<'b> Composition<'_, '_, 'b> {
         Ok(self.cramped.get())
     }
 
-    /// The same history in a fork in which its examples are no instructions. What begins a session is no fork, and has not been
-    /// written yet.
+    /// The same history in a fork in which its examples are not instructions. The beginning of a session is not a
+    /// fork, and has not been written yet.
     fn without_examples(&self, place: Place) -> Result<Place, StoreError> {
         let store = self.recorder.store();
         let of = match &place.opens {
@@ -522,8 +525,9 @@ impl<'b> Composition<'_, '_, 'b> {
         Ok(told_again(place, (of, at), (name, "without examples"), self.seen.events(0)))
     }
 
-    /// The same history in a fork in which its examples are instructions, if it has any and a limit demands a compaction now,
-    /// the first one. Before that they need no protection, and whoever asks for a compaction may have them summarised.
+    /// The same history in a fork in which its examples are instructions, if it has any and a limit now demands a
+    /// compaction for the first time. Before that they need no protection, and a compaction that someone requests may
+    /// summarise them.
     fn with_examples(&self, live: &Live, place: &Place) -> Result<Option<Place>, SessionError> {
         if self.cramped.get() || place.opens.is_some() || place.placed != Placed::Continued {
             return Ok(None);
@@ -561,8 +565,9 @@ impl<'b> Composition<'_, '_, 'b> {
         Ok(Some(told_again(place, (thread.id, at), (thread.name, "with examples"), new)))
     }
 
-    /// The first event of a request that comes after the newest answer that was given here. Clients put more than a prompt
-    /// there, with answers that nobody gave between. Of what is seen for the first time nobody knows what was answered.
+    /// The first event of a request after the newest answer that was given here. Clients put more than a prompt there, with
+    /// answers between that no model gave. `None` for a thread that is seen for the first time: it is unknown which of its
+    /// answers were given by a model.
     fn unanswered(&self, place: &Place) -> Option<Seq> {
         if matches!(place.placed, Placed::Began | Placed::Joined) {
             return None;
@@ -575,7 +580,8 @@ impl<'b> Composition<'_, '_, 'b> {
         Some(Seq(place.after.next().0 + answered))
     }
 
-    /// A fork that parts from its thread at an answer goes on from all that was decided for the question.
+    /// Moves the fork point of a fork that begins with another answer to after the decisions made for the question, so
+    /// that the fork keeps them.
     fn after_its_call(&self, mut place: Place) -> Result<Place, StoreError> {
         if let Some(opens) = &mut place.opens
             && let Start::Fork { of, at } = &mut opens.thread.start
@@ -586,7 +592,7 @@ impl<'b> Composition<'_, '_, 'b> {
         Ok(place)
     }
 
-    /// What a fork takes along from its parent.
+    /// The state a fork takes from its parent.
     fn inherited(&self, place: &Place) -> Result<Option<Inheritance>, StoreError> {
         let Some(Start::Fork { of, at }) = place.opens.as_ref().map(|opens| &opens.thread.start) else {
             return Ok(None);
@@ -596,8 +602,9 @@ impl<'b> Composition<'_, '_, 'b> {
         Inheritance::read(self.recorder.store(), *of, *at, shared, &place.new)
     }
 
-    /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
-    /// for it. A fork that waits for its answer still is the same question, asked once more.
+    /// Moves a request that already has an answer to a fork, which holds the question and the decisions made for it,
+    /// so that its new answer stands beside the old one. A fork that waits for its answer still is the same question,
+    /// asked again.
     fn beside_its_answer(&self, place: Place) -> Result<Place, StoreError> {
         if place.placed != Placed::Forked || place.opens.is_some() {
             return Ok(place);
@@ -631,12 +638,12 @@ impl<'b> Composition<'_, '_, 'b> {
         }
     }
 
-    /// What a compaction that is asked for should attend to; `None` if nobody asks for one.
+    /// Focus of a requested compaction; `None` if none is requested.
     fn command(&self) -> Option<String> {
         command::focus(self.composing, self.wishes, self.arrival, self.caller, self.seen)
     }
 
-    /// Compacts now, or has that done, and tells the client of it.
+    /// Compacts now, or starts it, and tells the client.
     fn compact(
         &self,
         place: Place,
@@ -692,7 +699,7 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 }
 
-/// The place of a history that is told again from a thread's opening on, in a fork of this kind.
+/// The place of a history that is repeated from a thread's opening on, in a fork of this kind.
 fn told_again(
     place: Place,
     (of, at): (ThreadId, Seq),
@@ -714,7 +721,7 @@ fn example_room<'s>(setup: &'s Setup, budget: &Budget) -> ExampleRoom<'s> {
     ExampleRoom { ceiling, force, asked, meter: &setup.meter }
 }
 
-/// Where a question ends with all that was decided for it before it was answered.
+/// Place of a question, including all decisions made for it before it was answered.
 fn decided(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
     let mut from = after.next();
     let answered = loop {
@@ -747,7 +754,8 @@ fn as_it_came(body: &str, left: Left) -> Way {
     Way::Forward(Outgoing { cuts, done: Done::nothing(left), recall: false })
 }
 
-/// Makes the next request of a thread out of its client's. `None` if the log has another history, or it would be too large.
+/// Makes the next request of a thread from its client's. `None` if the log has another history, or if it would be too
+/// large.
 pub(super) fn weave_request(
     live: &Live,
     (after, mut arriving): (Seq, Arriving),

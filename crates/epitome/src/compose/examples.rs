@@ -1,10 +1,10 @@
-//! Examples that a client brings along: questions and answers at the head of its first request that nobody asked or gave
-//! here.
+//! Examples that a client supplies: questions and answers at the head of its first request that were not asked or
+//! given here.
 //!
-//! They instruct the model as a system prompt does. Once a limit demands a compaction they are recorded as instructions, in the
-//! first request or in a fork: in their place and as they came, they outlast every compaction, and the provider's cache goes on
-//! holding them. They go only where a request fits no other way: then it is told in a fork in which they are a past like any
-//! other.
+//! They instruct the model as a system prompt does. Once a limit demands a compaction they are recorded as
+//! instructions, in the first request or in a fork: in their place and as they came, they outlast every compaction,
+//! and the provider's cache goes on holding them. They are dropped only if a request cannot fit otherwise: then it is
+//! recorded in a fork in which they are ordinary history.
 
 use std::ops::Range;
 
@@ -16,27 +16,27 @@ use epitome_core::{
 };
 use epitome_store::{EventLog, Sqlite, StoreError};
 
-/// The share of what a request may hold that instructions and examples take at most, as a fraction. With less than a third
+/// Largest share of a request's room that instructions and examples may take, as a fraction. With less than a third
 /// left, every few calls would be summarised.
 const MOST: (u64, u64) = (2, 3);
 
-/// How many events a thread may begin with before anybody speaks.
+/// Number of events that a thread may begin with before the first message.
 const OPENING: usize = 64;
 
 /// Room for examples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExampleRoom<'m> {
-    /// What a request may hold.
+    /// Tokens that a request may hold.
     pub(super) ceiling: Tokens,
-    /// Above which a policy acts whatever it costs.
+    /// Tokens above which a policy acts at any cost.
     pub(super) force: Tokens,
-    /// What is asked now, beside them.
+    /// Tokens of the new question beside them.
     pub(super) asked: Tokens,
     pub(super) meter: &'m Meter,
 }
 
-/// Makes instructions of the examples that a first request begins with, if they leave enough room for everything else. Says
-/// whether there are any.
+/// Turns the examples that a first request begins with into instructions, if they leave enough room for everything
+/// else. Returns true if there are any.
 pub(super) fn instruct(events: &mut [Event], room: ExampleRoom<'_>) -> bool {
     let examples = examples(events);
     if examples.is_empty() || !room.holds(&events[..examples.end]) {
@@ -51,13 +51,13 @@ pub(super) fn instruct(events: &mut [Event], room: ExampleRoom<'_>) -> bool {
     true
 }
 
-/// What a request asks at its end.
+/// Tokens of the question at the end of a request.
 pub(super) fn asked(events: &[Event], meter: &Meter) -> Tokens {
     let asked = events.iter().rev().take_while(|event| matches!(event.fact, Fact::UserSaid { .. }));
     asked.map(|event| meter.event(event, None)).sum()
 }
 
-/// How many messages of a client's history its first request to a thread had; nothing if nobody knows.
+/// Number of messages in a thread's first request; 0 if it is unknown.
 pub(super) fn first_seen(store: &Sqlite, thread: ThreadId) -> Result<usize, StoreError> {
     let first = match store.call(thread, 0) {
         Ok(row) => row.call.head,
@@ -68,7 +68,7 @@ pub(super) fn first_seen(store: &Sqlite, thread: ThreadId) -> Result<usize, Stor
     Ok(digests.into_iter().filter(|(seq, digest, _)| *seq <= first && digest.is_some()).count())
 }
 
-/// Whether a context has examples among its instructions.
+/// Returns true if a context has examples among its instructions.
 pub(super) fn are_in(context: &Context) -> bool {
     let prefix = &context.segments()[..context.prefix_len()];
     prefix.iter().any(|segment| match segment.body() {
@@ -77,21 +77,22 @@ pub(super) fn are_in(context: &Context) -> bool {
     })
 }
 
-/// Whether a context's instructions leave too little room for `asked`. Some is left for a summary.
+/// Returns true if a context's instructions leave too little room for `asked`. Some is left for a summary.
 pub(super) fn leave_no_room(context: &Context, asked: Tokens, ceiling: Tokens) -> bool {
     let taken = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request + asked;
     taken + Tokens(ceiling.0 / SUMMARY) > ceiling
 }
 
-/// The part of what a request may hold that is left for a summary.
+/// Divisor of a request's room: this part is left for a summary.
 const SUMMARY: u64 = 10;
 
-/// Whether an event was recorded as an example: an instruction that the client sends back as a message of its history.
+/// Returns true if an event was recorded as an example: an instruction that the client sends back as a message of its
+/// history.
 fn is_example(event: &Event) -> bool {
     matches!(event.fact, Fact::Instructed { what: Instruction::Message, .. }) && event.normal.is_some()
 }
 
-/// The last event of what stands before a thread's history; `None` if nothing does.
+/// The last event before a thread's history; `None` if there is none.
 pub(super) fn opening(store: &Sqlite, thread: ThreadId) -> Result<Option<Seq>, StoreError> {
     let events = store.read(thread, Seq(1), OPENING)?;
     let opening = events.iter().take_while(|logged| is_opening(&logged.event));
@@ -106,12 +107,12 @@ pub(super) fn before_examples(store: &Sqlite, thread: ThreadId) -> Result<Option
     if has_examples { opening(store, thread) } else { Ok(None) }
 }
 
-/// Whether an event stands before a history: an instruction that is no message of it.
+/// Returns true if an event stands before a history: an instruction that is not a message of it.
 fn is_opening(event: &Event) -> bool {
     matches!(event.fact, Fact::Instructed { .. }) && event.normal.is_none()
 }
 
-/// The questions and answers between a request's instructions and its first word to the model. Calls are work, and no
+/// The questions and answers between a request's instructions and its first real question. Calls are work, and not
 /// examples.
 fn examples(events: &[Event]) -> Range<usize> {
     let is_said = |event: &&Event| matches!(event.fact, Fact::Instructed { .. } | Fact::Carried { .. });
@@ -123,7 +124,7 @@ fn examples(events: &[Event]) -> Range<usize> {
     if goes_on { start..end } else { start..start }
 }
 
-/// Whether a fact is a question or an answer in words alone.
+/// Returns true if a fact is a question or an answer in words alone.
 fn is_talk(fact: &Fact) -> bool {
     let is_text = |part: &Part| matches!(part, Part::Text { .. });
     match fact {
@@ -134,25 +135,25 @@ fn is_talk(fact: &Fact) -> bool {
 }
 
 impl ExampleRoom<'_> {
-    /// Whether there is room for a request's instructions and examples beside what is asked.
+    /// Returns true if there is room for a request's instructions and examples beside the new question.
     fn holds(&self, head: &[Event]) -> bool {
         let (times, of) = MOST;
         let most = Tokens(self.ceiling.0 / of * times);
         self.fits(head, most.min(self.force.less(self.asked)))
     }
 
-    /// Whether a limit demands that something of a request goes.
+    /// Returns true if a limit demands that a part of a request is dropped.
     pub(super) fn is_exceeded(&self, events: &[Event]) -> bool {
         !self.fits(events, self.force)
     }
 
-    /// Whether events take no more than this. Nearly always their bytes say so, and nothing is counted.
+    /// Returns true if events take at most `most` tokens. Nearly always their bytes show it, and nothing is counted.
     fn fits(&self, events: &[Event], most: Tokens) -> bool {
         let bytes = events.iter().map(|event| event.raw.json.len() as u64).sum::<u64>();
         if bytes <= most.0 {
             return true;
         }
-        // No text has as many letters to a token by and large.
+        // On average no text has as many bytes per token.
         if bytes / 8 > most.0 {
             return false;
         }
@@ -185,10 +186,10 @@ mod tests {
         check(&[system, user, model, user].join(","), 0..2);
         check(&[user, model, user, model, user].join(","), 0..4);
         check(&[user, user, model, user, user].join(","), 0..3);
-        // Work.
+        // An assistant's calls are work, not examples.
         check(&[user, call, result, model, user].join(","), 0..0);
         check(&[user, model, user, call, result, model, user].join(","), 0..2);
-        // An answer that is to be gone on with.
+        // An answer at the end is to be continued.
         check(&[user, model].join(","), 0..0);
     }
 }

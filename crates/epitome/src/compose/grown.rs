@@ -1,4 +1,5 @@
-//! The hash of a request that grows: it goes on from that of the request before, so that a call costs what is new.
+//! The hash of a request that grows: it continues from the hash of the request before, so that a call costs only its
+//! new part.
 
 use epitome_core::{Digest, Hashing};
 use epitome_wire::{
@@ -8,21 +9,21 @@ use epitome_wire::{
 
 use super::script::Script;
 
-/// How many messages at its end clients send otherwise with every call: marks move with them.
+/// Number of messages at the end that clients send changed with every call, since cache marks move with them.
 const MOVING: usize = 6;
 
-/// What was sent up to one of its messages, hashed.
+/// Hash of a request up to one of its messages.
 #[derive(Clone, Debug)]
 pub(super) struct Grown {
     hashing: Hashing,
-    /// How many units of the client's history that is.
+    /// Number of units of the client's history up to there.
     units: usize,
-    /// Whether it holds anything of a history.
+    /// True if it contains any unit.
     says: bool,
 }
 
 impl Grown {
-    /// Whether a request with this script, by the same plan, begins like that.
+    /// Returns true if a request with this script and the same plan begins like that.
     pub(super) fn begins(&self, script: &Script) -> bool {
         let first = script.forms.keys().next();
         script.units >= self.units
@@ -31,7 +32,7 @@ impl Grown {
             && first.is_none_or(|first| *first >= self.units)
     }
 
-    /// What stands before the history, and what was decided for it.
+    /// Hashes the head of the request and the parts of its plan.
     fn planned(before: &[&str], plan: &Plan, frame: &Frame<'_>, body: &str) -> Self {
         let mut grown = Self { hashing: Hashing::default(), units: plan.onward, says: false };
         for piece in before {
@@ -46,7 +47,7 @@ impl Grown {
         grown
     }
 
-    /// The same with units up to `to`.
+    /// Hashes the units up to `to` as well.
     fn grow(&mut self, to: usize, frame: &Frame<'_>, body: &str) {
         self.say(self.units, to, frame, body);
         self.units = self.units.max(to);
@@ -69,8 +70,8 @@ impl Grown {
     }
 }
 
-/// The hash of a request whose history stands between two texts, and what the next one may go on from. `from` is what the
-/// one before left, if this one begins like that.
+/// The hash of a request whose history stands between two texts, and the state from which the next one may continue.
+/// `from` is the state left by the one before, if this one begins like that.
 pub(super) fn hashed(
     from: Option<Grown>,
     plan: &Plan,

@@ -1,8 +1,9 @@
-//! What a fork takes along from the thread it parts from, where that has gone on.
+//! State that a fork takes from its parent thread if the parent has continued after the fork point.
 //!
-//! A fork shares what happened before it, and what was decided for the calls made by then. Where its parent has made calls
-//! since, a compaction may have been adopted that covers only what both share, and the provider's cache holds a request
-//! that begins as the fork's does. So that goes on here: the same summary, the same words, in the same places.
+//! A fork shares the events before it, and the decisions for the calls made by then. If its parent has made calls
+//! since, a compaction may have been adopted that covers only shared events, and the provider's cache holds a request
+//! that begins as the fork's does. So that state continues here: the same summary, the same words, in the same
+//! places.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +17,23 @@ use epitome_wire::weave::Plan;
 
 use crate::session::setup::Rendering;
 
-/// What a fork takes along from the thread it parts from.
+/// State that a fork takes from its parent thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Inheritance {
-    /// A compaction of what both share, to be the fork's first event.
+    /// A compaction of shared events, to be the fork's first event.
     pub(super) compaction: Option<Event>,
-    /// What the parent sent last, as far as both share it.
+    /// The parent's last request, as far as it is shared.
     pub(crate) origin: ForkOrigin,
     /// The parent's last call.
     pub(crate) call: CallRow,
-    /// How the parent's last request was written, as far as that is about what both share.
+    /// Plan of the parent's last request, as far as it concerns shared units.
     pub(super) plan: Option<Plan>,
 }
 
 impl Inheritance {
-    /// What a fork of a thread after the event `at` takes along, which shares so many units of its client's history and goes
-    /// on with `new`; nothing if no call was made since. What another version has recorded in a way of its own is left behind.
+    /// Reads the state for a fork of a thread after the event `at`, which shares `units` units of its client's
+    /// history and continues with `new`; `None` if no call was made since. Records in another version's form are
+    /// skipped.
     pub(super) fn read(
         store: &Sqlite,
         of: ThreadId,
@@ -41,7 +43,7 @@ impl Inheritance {
     ) -> Result<Option<Self>, StoreError> {
         let Some(call) = store.last_made_call(of)?.filter(|row| row.call.head > at) else { return Ok(None) };
         let Ok(sent) = serde_json::from_str::<Sent>(&call.call.sent) else { return Ok(None) };
-        // What goes on with a turn that both share, or brings nothing, needs that turn: a summary must not have taken it in.
+        // A fork that continues a shared turn, or adds nothing, needs that turn: a summary must not cover it.
         let kept = if begins_a_turn(new) { at.next() } else { at };
         let compaction = shared_compaction(store, of, at, kept)?;
         let moved = compaction.as_ref().map(|logged| (logged.id.seq, at.next()));
@@ -62,13 +64,13 @@ impl Inheritance {
     }
 }
 
-/// Whether what a fork brings begins with a question or an answer, and not with results of a call that both share.
+/// Returns true if a fork's new events begin with a question or an answer, and not with results of a shared call.
 fn begins_a_turn(new: &[Event]) -> bool {
     let first = new.iter().find(|event| event.normal.is_some());
     first.is_some_and(|event| matches!(event.fact, Fact::UserSaid { .. } | Fact::AssistantSaid { .. }))
 }
 
-/// The newest compaction of a thread after an event that keeps what comes from `kept` on, and holds.
+/// The newest compaction of a thread after an event that keeps everything from `kept` on, and is in force.
 fn shared_compaction(
     store: &Sqlite,
     thread: ThreadId,
@@ -86,7 +88,7 @@ fn shared_compaction(
         };
     }
     let is_shared = |logged: &Logged| match &logged.event.fact {
-        // What a client compacted itself is another history.
+        // A compaction by the client makes another history.
         Fact::Compacted(compaction) if logged.event.normal.is_none() => {
             logged.id.seq > at
                 && compaction.kept_from(logged.id.seq) <= kept
@@ -97,7 +99,7 @@ fn shared_compaction(
     Ok(events.into_iter().rev().find(is_shared))
 }
 
-/// A decision that is about what both share. `moved` says where the parent's compaction stands, and where the fork's copy.
+/// A decision about shared events. `moved` holds the places of the parent's compaction and of the fork's copy.
 fn shared_edit(edit: Recorded, at: Seq, moved: Option<(Seq, Seq)>) -> Option<Recorded> {
     let last = match &edit.change {
         Change::Show { at, .. } | Change::Drop { at } => at.seq,

@@ -1,4 +1,4 @@
-//! What is held of the threads whose requests are composed.
+//! Cached state of the threads whose requests are composed.
 
 use std::{
     collections::HashMap,
@@ -36,18 +36,18 @@ use crate::{
     summarise::{Instructions, Scope, Summarize, Summarizing, SummaryRequest},
 };
 
-/// A thread whose requests are composed.
+/// Cached state of a thread whose requests are composed.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(super) desk: Arc<Desk>,
     setup: Arc<Setup>,
     loom: Mutex<Loom>,
-    /// Who summarises with the newest request's means.
+    /// Summariser with the newest request's model and key.
     newest: Option<Arc<Newest>>,
 }
 
 impl Live {
-    /// Of a thread that is made with its first call.
+    /// For a thread that is made with its first call.
     pub(super) fn fresh(
         store: &Arc<Sqlite>,
         place: (SessionId, ThreadId),
@@ -61,7 +61,7 @@ impl Live {
         Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest }
     }
 
-    /// Of a thread that is there.
+    /// For an existing thread.
     pub(super) fn open(
         store: &Arc<Sqlite>,
         place: (SessionId, ThreadId),
@@ -77,7 +77,7 @@ impl Live {
         Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
     }
 
-    /// Of a fork in which nothing was sent yet.
+    /// For a fork in which no call was made yet.
     pub(super) fn open_fork(
         store: &Arc<Sqlite>,
         place: (SessionId, ThreadId),
@@ -94,7 +94,7 @@ impl Live {
         Ok(live)
     }
 
-    /// What is remembered of its requests. Whoever panicked while holding it left something that is read again.
+    /// State of its requests. A panic while it was locked makes it invalid, so it is read again.
     pub(super) fn loom(&self) -> Result<MutexGuard<'_, Loom>, SessionError> {
         match self.loom.lock() {
             Ok(loom) => Ok(loom),
@@ -107,29 +107,29 @@ impl Live {
         }
     }
 
-    /// What was woven in vain is remembered wrongly: all is read again.
+    /// Drops the state and reads it again: a request that was rewritten in vain leaves it wrong.
     pub(super) fn starts_over(&self) -> Result<(), SessionError> {
         *self.loom()? = Loom::restore(&self.desk.store, self.desk.thread)?;
         Ok(())
     }
 
-    /// Whether its calls are made with this.
+    /// Returns true if its calls are made with `setup`.
     pub(super) fn is_set_up(&self, setup: &Setup) -> bool {
         self.setup.is_like(setup)
     }
 
-    /// The next request says this of its limit.
+    /// Sets the next request's own limit.
     pub(super) fn is_limited(&self, limit: Limit) -> Result<(), SessionError> {
         self.desk.state()?.limit = Some(limit);
         Ok(())
     }
 
-    /// What its calls are made with.
+    /// Setup of its calls.
     pub(crate) fn setup(&self) -> Arc<Setup> {
         Arc::clone(&self.setup)
     }
 
-    /// How many letters there is room for in the next request, by and large; `None` if nobody knows a limit.
+    /// Approximate number of letters that the next request has room for; `None` if no limit is known.
     pub(super) fn room(&self) -> Result<Option<usize>, StoreError> {
         let state = match self.desk.state() {
             Ok(state) => state,
@@ -141,24 +141,24 @@ impl Live {
         Ok((ceiling != Tokens::MAX).then(|| usize::try_from(room.0.saturating_mul(3)).unwrap_or(usize::MAX)))
     }
 
-    /// The newest request came with these means.
+    /// Sets the summariser that the newest request came with.
     pub(super) fn summarise_with(&self, summariser: Option<&Summariser>) {
         if let (Some(newest), Some(summariser)) = (&self.newest, summariser) {
             newest.is_now(Arc::clone(&summariser.summarise));
         }
     }
 
-    /// A call was answered, and the provider counted this.
+    /// Notes the provider's count for an answered call.
     pub(crate) fn counted(&self, call: u64, usage: &Usage) {
         self.desk.inbox.counted(call, usage);
     }
 
-    /// Something was appended to the thread.
+    /// Notes that events were appended to the thread.
     pub(crate) fn appended(&self, appended: Appended) {
         self.desk.inbox.appended(appended);
     }
 
-    /// Works on a summary that is due, in the background, if there is a runtime to do that in.
+    /// Works on a summary that is due, in the background, if there is a runtime for it.
     pub(super) fn work(&self) {
         if self.desk.maker.is_none() {
             return;
@@ -167,33 +167,33 @@ impl Live {
         let desk = Arc::clone(&self.desk);
         runtime.spawn(async move {
             let worker = worker();
-            // Whatever goes wrong is told to those who listen, and tried again with a later call.
+            // Failures are reported to listeners, and retried with a later call.
             while let Ok(Worked::One) = work_one(&desk, &worker).await {}
         });
     }
 }
 
-/// The threads whose requests are composed, as many as are kept.
+/// Cache of the threads whose requests are composed, bounded.
 #[derive(Debug)]
 pub(crate) struct Lives {
     kept: Mutex<Kept<Arc<Live>>>,
     setups: Mutex<Setups>,
-    /// What clients sent of late.
+    /// Recent requests of clients.
     pub(crate) clients: ClientCaches,
-    /// The threads whose newest requests were relayed as they came.
+    /// Threads whose newest requests were relayed as they came.
     relayed: RelayedThreads,
 }
 
-/// How requests are made, by format and model, for each policy that is in use there.
+/// Setups by format and model, one for each policy in use there.
 type Setups = HashMap<(Format, String), Vec<(Policy, Arc<Setup>)>>;
 
-/// How many models anybody asks.
+/// Number of models for which setups are kept.
 const MODELS: usize = 256;
 
-/// How many policies are in use at a time.
+/// Number of policies kept for each model.
 const POLICIES: usize = 64;
 
-/// How much of what is remembered may weigh in all: the last bodies of some hundred large sessions, which are the most of it.
+/// Total weight of the cache: the last bodies of some hundred large sessions, which are the largest part of it.
 const WEIGHT: Tokens = Tokens(24_000_000);
 
 impl Default for Lives {
@@ -212,7 +212,7 @@ impl Lives {
         self.kept().get(thread).cloned()
     }
 
-    /// What is remembered of a request's thread: what others have made of it since, or what the request itself has.
+    /// State of a request's thread: as others have left it since, or as the ticket holds it.
     pub(super) fn of(&self, ticket: &Ticket) -> Option<Arc<Live>> {
         self.get(ticket.thread).or_else(|| ticket.live.clone())
     }
@@ -229,7 +229,7 @@ impl Lives {
         drop(self.relayed.take(thread));
     }
 
-    /// What a request to be relayed goes on from, in a thread that is there or that it opens.
+    /// State of a thread from which a request to be relayed continues, or a new one if the request opens it.
     pub(crate) fn relayed(
         &self,
         store: &Sqlite,
@@ -243,25 +243,25 @@ impl Lives {
         }
     }
 
-    /// The newest request of a thread was relayed: whoever composes the next one reads the thread again.
+    /// Notes that the newest request of a thread was relayed: the next one to be composed reads the thread again.
     pub(crate) fn relays(&self, thread: ThreadId, relayed: RelayedThread) {
         drop(self.kept().take(thread));
         self.relayed.put(thread, relayed);
     }
 
-    /// Something was appended to a thread whose newest request was relayed.
+    /// Notes that events were appended to a thread whose newest request was relayed.
     pub(crate) fn appended(&self, thread: ThreadId, appended: Appended) {
         self.relayed.appended(thread, appended);
     }
 
-    /// How requests of a model are made.
+    /// Setup for requests to a model.
     pub(super) fn setup(&self, format: Format, model: &str, composing: &Composing) -> Arc<Setup> {
         let mut setups = self.setups.lock().unwrap_or_else(PoisonError::into_inner);
         if setups.len() >= MODELS {
             setups.clear();
         }
         let known = setups.entry((format, model.to_owned())).or_default();
-        // A policy may be changed under its name while the gateway runs: what it says counts, not what it is called.
+        // A policy may be changed under its name while the gateway runs: its content counts, not its name.
         if let Some((_, setup)) = known.iter().find(|(policy, _)| *policy == composing.policy) {
             return Arc::clone(setup);
         }
@@ -283,7 +283,7 @@ fn clock() -> Clock {
     Clock(Arc::new(|| Time(jiff::Timestamp::now().as_millisecond())))
 }
 
-/// Who makes the summaries of a thread.
+/// Summariser settings of a thread.
 fn maker(
     setup: &Setup,
     composing: &Composing,
@@ -311,7 +311,7 @@ fn prices(profiles: &Profiles, model: &str) -> Prices {
     profiles.find(model).map(|profile| profile.prices).unwrap_or_default()
 }
 
-/// A summariser that goes by whatever the newest request came with.
+/// A summariser that uses the model and key of the newest request.
 #[derive(Debug)]
 struct Newest {
     name: String,
@@ -367,7 +367,7 @@ mod tests {
 
     const FORMAT: Format = Format::OpenaiChat;
 
-    /// Words, and how often each text was counted.
+    /// A counter of words that also counts how often each text was counted.
     #[derive(Default)]
     struct Asked(Mutex<HashMap<String, u64>>);
 
@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    /// A recorder whose store counts as its sessions do.
+    /// A recorder whose store uses the same counter as its sessions.
     fn recorder(composing: &Composing, asked: &Arc<Asked>) -> Recorder {
         let counter = Some(Arc::clone(asked) as _);
         let store = Sqlite::temporary(Options { counter, ..Options::default() }).unwrap();

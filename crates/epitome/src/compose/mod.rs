@@ -1,8 +1,9 @@
-//! Requests that pass, made to fit: the client's own bytes, with what is old taken out and a summary in its place.
+//! Requests on their way through a gateway, made to fit: the client's own bytes, with old parts taken out and a
+//! summary in their place.
 //!
-//! A client that never heard of compaction sends its whole history with every call. Here each call is placed in the log,
-//! and what goes on to the provider is the client's request with the decisions of a policy made in it. Whatever nobody
-//! touched leaves with the bytes the client sent.
+//! A client that does not support compaction sends its whole history with every call. Here each call is placed in the
+//! log, and the request that goes on to the provider is the client's with the decisions of a policy made in it.
+//! Untouched messages leave with the bytes the client sent.
 
 mod again;
 mod ahead;
@@ -42,30 +43,31 @@ use crate::{
     summarise::Summarize,
 };
 
-/// How requests are composed.
+/// Settings for composing requests.
 #[derive(Debug)]
 pub struct Composing {
-    /// When and how they are made smaller.
+    /// Policy by which they are made smaller.
     pub policy: Policy,
-    /// What is known of models.
+    /// Profiles of models.
     pub profiles: Arc<Profiles>,
-    /// How many tokens a model's window holds, whatever its profile says.
+    /// Size of a model's window, in place of its profile's.
     pub window: Option<Tokens>,
-    /// How many of a million sessions are left as they are, to compare with.
+    /// Number of sessions in a million that are left as they are, for comparison.
     pub holdout: u32,
-    /// What a user says to have the session compacted, such as `/compact`; nothing if no words do that.
+    /// Command with which a user has the session compacted, such as `/compact`; `None` if there is none.
     pub command: Option<String>,
-    /// Whether the model of a session that begins is offered a tool by which it gets back what was left out. What a session
-    /// began with it keeps: its provider's cache, and thoughts that are bound to what they were thought with, hold the tools.
+    /// True if the model of a new session is offered a tool by which it gets back parts that were left out. A session
+    /// keeps the choice it began with: its provider's cache, and thinking that is bound to the request, contain the
+    /// tools.
     pub recall: bool,
-    /// Whether a request may be written down with its answer if it only grows: a kill before that takes both along. What is
-    /// decided for a request is written before it leaves in any case.
+    /// True if a request may be written together with its answer if it only grows: a kill before that loses both.
+    /// Decisions for a request are always written before it leaves.
     pub with_answers: bool,
-    /// Who hears what becomes of summaries.
+    /// Source of lifecycle events about summaries.
     pub heard: Heard,
 }
 
-/// What becomes of the summaries of all sessions, for whoever listens.
+/// Lifecycle events about the summaries of all sessions.
 #[derive(Clone, Debug)]
 pub struct Heard {
     listeners: Listeners,
@@ -78,66 +80,67 @@ impl Default for Heard {
 }
 
 impl Heard {
-    /// Listens from now on. Whoever is too slow misses the oldest.
+    /// Listens from now on. A listener that is too slow misses the oldest events.
     pub fn listen(&self) -> Receiver<Lifecycle> {
         self.listeners.subscribe()
     }
 }
 
-/// Who writes the summaries of a session.
+/// The model that writes the summaries of a session.
 #[derive(Clone, Debug)]
 pub struct Summariser {
-    /// Who.
+    /// The summariser itself.
     pub summarise: Arc<dyn Summarize>,
     /// The model, for its prices.
     pub model: String,
-    /// Whether the session's own request may be continued instead of showing the material to somebody else.
+    /// Reports whether the session's own request may be continued instead of sending the material to another model.
     pub warm: Warm,
 }
 
-/// Who writes the summaries of a session whose request asks this model; nobody, if the built-in summariser does.
+/// Function from a request's model to the session's summariser; `None` for the built-in one.
 pub type Summarisers<'s> = dyn Fn(&str) -> Option<Summariser> + 's;
 
-/// What whoever sent a request wants of it beyond what its body says.
+/// Instructions for a request that its sender gives outside its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// How many tokens the window holds, for this request.
+    /// Size of the window in tokens, for this request.
     pub window: Option<Tokens>,
-    /// Compact now, attending to this (which may be nothing), and send nothing to the provider.
+    /// Compacts now with this focus (which may be empty), and sends nothing to the provider.
     pub compact: Option<String>,
 }
 
-/// A request that was recorded, and what becomes of it.
+/// A request that was recorded, and its disposition.
 #[derive(Debug)]
 pub struct Composed {
     /// Its record, to be [finished](crate::recorder::Recorder::finish).
     pub ticket: Ticket,
-    /// What becomes of it.
+    /// Disposition of the request.
     pub way: Way,
 }
 
-/// What becomes of a request.
+/// Disposition of a request.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// It goes on to the provider, like this.
+    /// It goes on to the provider in this form.
     Forward(Outgoing),
-    /// It does not: the client is told something, as if the model had said it.
+    /// It does not go on: the client gets a text, as if the model had said it.
     Answer {
-        /// What.
+        /// The text.
         words: String,
-        /// The compaction that took effect with it: why, and who wrote its summary.
+        /// The compaction that took effect with it: its trigger, and the name of its summariser.
         compaction: Option<(Trigger, String)>,
     },
 }
 
-/// A request as it goes on.
+/// A request in the form in which it goes on.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// Its body, in order.
     pub cuts: Vec<Cut>,
-    /// What was done.
+    /// Report on the changes.
     pub done: Done,
-    /// Whether its model is offered a tool by which it gets back what was left out, unless the client has one of that name.
+    /// True if its model is offered a tool by which it gets back parts that were left out, unless the client has one
+    /// of that name.
     pub recall: bool,
 }
 
@@ -146,12 +149,12 @@ pub struct Outgoing {
 pub enum Cut {
     /// These bytes of the client's body.
     Client(Range<usize>),
-    /// Words of ours.
+    /// Text of ours.
     Own(String),
 }
 
 impl Cut {
-    /// What it says, where `body` is the client's.
+    /// Its text, given the client's `body`.
     pub fn text<'t>(&'t self, body: &'t str) -> &'t str {
         match self {
             Self::Client(range) => body.get(range.clone()).unwrap_or_default(),
@@ -160,29 +163,29 @@ impl Cut {
     }
 }
 
-/// What was done to a request.
+/// Report on the changes made to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The audit row: its thread and its number there; none if there is none.
+    /// Thread and number of its call in the audit; `None` if it has none.
     pub call: Option<(ThreadId, u64)>,
-    /// As long as it is the same, each request of a thread extends the one before.
+    /// Epoch: as long as it is the same, each request of a thread extends the one before.
     pub epoch: u64,
-    /// Why a new epoch began with it; `None` if the request only grew.
+    /// Cause of a new epoch; `None` if the request only grew.
     pub cause: Option<String>,
-    /// What the client sent, by our count.
+    /// Tokens that the client sent, by our count.
     pub before: Tokens,
-    /// What goes on.
+    /// Tokens that go on.
     pub after: Tokens,
-    /// Of what the client sent, how much a cache would have held if all its requests had gone on as they came.
+    /// Tokens of the client's request that a cache would have held if all its requests had gone on as they came.
     pub cache: ClientCache,
-    /// The compaction that was adopted with it: why, and who wrote its summary.
+    /// The compaction that was adopted with it: its trigger, and the name of its summariser.
     pub compaction: Option<(Trigger, String)>,
-    /// Whether a policy was in charge.
+    /// Reports whether a policy was in charge, or the reason it was not.
     pub left: Left,
 }
 
 impl Done {
-    /// Of a request that goes on as it came.
+    /// For a request that goes on as it came.
     fn nothing(left: Left) -> Self {
         let none = Tokens(0);
         Self {
@@ -198,31 +201,32 @@ impl Done {
     }
 }
 
-/// Whether a policy was in charge of a request.
+/// Reports whether a policy was in charge of a request, or the reason it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Left {
-    /// It was.
+    /// A policy was in charge.
     Composed,
-    /// It was not: the session is one of those that are left as they are, to compare with.
+    /// No policy: the session is one of those that are left as they are, for comparison.
     HeldOut,
-    /// It was not: the client has its provider manage the context.
+    /// No policy: the client has its provider manage the context.
     Managed,
-    /// It was not: only the provider has the history.
+    /// No policy: only the provider has the history.
     Remote,
-    /// It was not: it is no part of the conversation, but a title for it.
+    /// No policy: the request is not part of the conversation, but asks for a title for it.
     Aside,
-    /// It was not: it is the client's own summary of the conversation, and its provider's window holds it whole.
+    /// No policy: it is the client's own summary of the conversation, and its provider's window holds it whole.
     OwnSummary,
-    /// It was not: no request could be made that the provider would take.
+    /// No policy: no request could be made that the provider would accept.
     Unfit,
-    /// It was not: the client's request itself holds what its provider would refuse, and only the client can mend it.
+    /// No policy: the client's request itself has a fault that its provider would refuse, and only the client can
+    /// repair it.
     Illegal,
-    /// It was not: it had left as it came before it was counted, and then turned out to be longer than it was estimated.
+    /// No policy: it left as it came before it was counted, and then turned out to be longer than estimated.
     Ahead,
 }
 
 impl Left {
-    /// Its name.
+    /// Name of the reason.
     pub fn name(self) -> &'static str {
         match self {
             Self::Composed => "composed",

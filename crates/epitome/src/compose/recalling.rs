@@ -1,8 +1,8 @@
-//! What a model gets back of what was left out, when it asks for it on the way.
+//! Answers to a model's calls of the recall tool: parts of its session that were left out.
 //!
-//! A model that calls the recall tool is answered by the gateway. The client never sees the call: what was said and done on
-//! the way is in the log as [hidden](epitome_wire::weave::HIDDEN), is sent again where it was said, and is passed over when the client's
-//! history is compared.
+//! A model that calls the recall tool is answered by the gateway. The client never sees the call: these calls and
+//! results are in the log as [hidden](epitome_wire::weave::HIDDEN), are sent again in their place, and are passed
+//! over when the client's history is compared.
 
 use std::fmt::Write;
 
@@ -25,20 +25,20 @@ use crate::{
     session::{SessionError, arriving::Arriving, audit},
 };
 
-/// How many letters are given back at a time.
+/// Largest number of letters returned at a time.
 pub(crate) const MOST: usize = 24_000;
 
-/// How many places a search gives.
+/// Largest number of places that a search returns.
 const PLACES: usize = 8;
 
-/// What a client was told of an answer that called the recall tool.
+/// Form in which a client received an answer that called the recall tool.
 #[derive(Clone, Debug)]
 pub enum Told {
-    /// The answer that continued others, as the end of one answer, which is here as the client has it.
+    /// The answer that continued others, as the end of one answer, in the client's form.
     Joined(Vec<Event>),
-    /// An answer without its calls of the tool, which stood beside others.
+    /// An answer without its calls of the tool, which had others beside them.
     Without {
-        /// As the client has it.
+        /// The answer in the client's form.
         seen: Vec<Event>,
         /// The calls.
         calls: Vec<ToolCall>,
@@ -46,8 +46,8 @@ pub enum Told {
 }
 
 impl Recorder {
-    /// The model called the recall tool and nothing else: records that with what it gets back, and gives the request that
-    /// goes on from there. `None` if there is no such request.
+    /// Handles an answer that called the recall tool and nothing else: records it with the results, and returns the
+    /// request that goes on from there. `None` if there is no such request.
     pub fn recall(
         &self,
         ticket: &mut Ticket,
@@ -103,7 +103,8 @@ impl Recorder {
         }
     }
 
-    /// Where a request's thread ends by now, if somebody was first there and said nothing: compacted, or pinned something.
+    /// Current end of a request's thread, if only events without messages were added meanwhile: a compaction, or a
+    /// pin.
     fn moved_unsaid(&self, ticket: &Ticket, error: &StoreError) -> Result<Option<Seq>, StoreError> {
         if !error.is_conflict() {
             return Ok(None);
@@ -112,7 +113,7 @@ impl Recorder {
         Ok((head.link.normal == ticket.link).then_some(head.seq))
     }
 
-    /// What calls of the tool give back, as events that the client does not have.
+    /// Results for calls of the tool, as events that the client does not have.
     pub(crate) fn results(
         &self,
         thread: ThreadId,
@@ -131,16 +132,16 @@ impl Recorder {
     }
 }
 
-/// An answer as it is recorded, where its client has it otherwise.
+/// An answer as it is recorded, if its client has it in another form.
 pub(crate) fn as_told(ticket: &Ticket, answer: Vec<Event>, told: &Told) -> Vec<Event> {
     let seen = match told {
         Told::Joined(seen) | Told::Without { seen, .. } => seen,
     };
     if ticket.format == Format::OpenaiResponses {
-        // There every item is by itself, and only the calls are hidden.
+        // In Responses every item is separate, and only the calls are hidden.
         return hidden_calls(ticket, answer);
     }
-    // By what the client has, it is known again.
+    // The digest of the client's form recognises it later.
     let known = seen.iter().rev().find_map(|event| event.normal);
     let mut answer: Vec<Event> = answer
         .into_iter()
@@ -152,13 +153,13 @@ pub(crate) fn as_told(ticket: &Ticket, answer: Vec<Event>, told: &Told) -> Vec<E
     answer
 }
 
-/// The events of an answer that calls the tool. Of items that are by themselves the client has all but these calls; they are
-/// sent again as they were said, all the same.
+/// The events of an answer that calls the tool. If items are separate the client has all but these calls; they are
+/// still sent again as the model wrote them.
 fn hidden_calls(ticket: &Ticket, answer: Vec<Event>) -> Vec<Event> {
     let is_call = |event: &Event| event.fact.calls().any(|call| recall::is_recall_call(call).is_some());
     let hide = |event: Event| match ticket.format {
         _ if !is_said(&event) => event,
-        // Its provider would look for it in vain, and refuse it.
+        // The provider has not stored this item, and would refuse a reference to it.
         Format::OpenaiResponses if !ticket.keeps_answer && is_unsealed(&event) => {
             Event { fact: Fact::Carried { kind: "reasoning_unsealed".to_owned() }, ..hidden(event) }
         }
@@ -172,7 +173,7 @@ fn is_said(event: &Event) -> bool {
     matches!(event.fact, Fact::AssistantSaid { .. })
 }
 
-/// Whether an item is reasoning that only its provider could know again.
+/// Returns true if an item is reasoning that only its provider could recognise.
 fn is_unsealed(event: &Event) -> bool {
     let is_open = |part: &Part| matches!(part, Part::Reasoning { seal: None, .. });
     !event.fact.parts().is_empty() && event.fact.parts().iter().all(is_open)
@@ -182,7 +183,7 @@ fn hidden(event: Event) -> Event {
     Event { origin: Some(HIDDEN.to_owned()), normal: None, ..event }
 }
 
-/// What a call of the tool gives back, and how that went.
+/// Result of one call of the tool, and its outcome.
 fn given(store: &Sqlite, thread: ThreadId, call: &ToolCall, most: usize) -> (String, Ended) {
     let asked = recall::is_recall_call(call).unwrap_or_default();
     match found(store, thread, &asked, most) {
@@ -195,7 +196,7 @@ fn found(store: &Sqlite, thread: ThreadId, asked: &Asked, most: usize) -> Result
     if let Some(handle) = &asked.handle {
         let mut text = String::new();
         let mut tell = |Logged { id, event, .. }: Logged| {
-            // A string takes all that is written to it.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "[{} {}]\n{}\n", id.seq, event.fact.kind(), event.fact.text());
             text.len() <= most
         };
@@ -226,7 +227,7 @@ fn found(store: &Sqlite, thread: ThreadId, asked: &Asked, most: usize) -> Result
     if text.is_empty() { Err(format!("Nothing in this session says `{query}`.")) } else { Ok(text) }
 }
 
-/// As much as is given back at a time.
+/// Cuts a text to the length returned at a time.
 fn cut(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);

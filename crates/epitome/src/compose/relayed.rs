@@ -1,5 +1,5 @@
-//! Requests that are relayed as they came, recorded so that each can be written again: with the log, what stands around a
-//! history and the messages that came in another form than the log has are every byte.
+//! Requests that are relayed as they came, recorded so that each can be written again: the log, the parts around a
+//! history and the messages whose form differs from the log's make up every byte.
 
 use std::{
     collections::VecDeque,
@@ -28,17 +28,16 @@ use crate::{
     session::{SessionError, inbox::Appended, setup::Rendering},
 };
 
-/// How much of what is remembered may weigh in all: the last bodies of some dozens of large sessions. A token is about four
-/// bytes.
+/// Total weight of the cache: the last bodies of some dozens of large sessions. A token is about four bytes.
 const WEIGHT: Tokens = Tokens(8_000_000);
 
-/// How many of a thread's newest events are kept: clients move their marks within the last messages.
+/// Number of a thread's newest events that are kept: clients move their marks within the last messages.
 const RECENT: usize = 32;
 
-/// How many events are read at a time.
+/// Number of events read at a time.
 const PAGE: usize = 1_024;
 
-/// The threads whose requests are relayed, as many as are kept.
+/// Cache of the threads whose requests are relayed, bounded.
 #[derive(Debug)]
 pub(super) struct RelayedThreads {
     kept: Mutex<Kept<RelayedThread>>,
@@ -51,7 +50,7 @@ impl Default for RelayedThreads {
 }
 
 impl RelayedThreads {
-    /// Takes out what is remembered of a thread. Nothing is if its newest request was not relayed.
+    /// Takes out the state of a thread. There is none if its newest request was not relayed.
     pub(super) fn take(&self, thread: ThreadId) -> Option<RelayedThread> {
         self.kept().take(thread)
     }
@@ -62,7 +61,7 @@ impl RelayedThreads {
         self.kept().put(thread, relayed, weight);
     }
 
-    /// Something was appended to a thread.
+    /// Notes that events were appended to a thread.
     pub(super) fn appended(&self, thread: ThreadId, appended: Appended) {
         let mut kept = self.kept();
         if let Some(mut relayed) = kept.take(thread)
@@ -74,33 +73,33 @@ impl RelayedThreads {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept<RelayedThread>> {
-        // Nothing in there is ever half done.
+        // No operation under the lock can leave it half done, so a poisoned one is still valid.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is remembered of a thread whose requests are relayed: all of it can be read from the store again.
+/// Cached state of a thread whose requests are relayed: all of it can be read from the store again.
 #[derive(Debug)]
 pub(crate) struct RelayedThread {
     loom: Loom,
-    /// Where the thread ends.
+    /// End of the thread.
     head: Head,
-    /// How many calls its view has.
+    /// Number of calls in its view.
     calls: u64,
     /// Its newest events.
     recent: VecDeque<(Seq, Noted)>,
-    /// Whether the texts that all relayed calls name were stored with one of this thread's.
+    /// True if the texts that all relayed calls name were stored with one of this thread's.
     is_named: bool,
 }
 
 impl RelayedThread {
-    /// Of a thread that is made with its first request.
+    /// For a thread that is made with its first request.
     pub(super) fn fresh() -> Self {
         let (loom, recent) = (Loom::default(), VecDeque::new());
         Self { loom, head: Head::START, calls: 0, recent, is_named: false }
     }
 
-    /// Of a thread that is there.
+    /// For an existing thread.
     pub(super) fn read(store: &Sqlite, thread: ThreadId) -> Result<Self, SessionError> {
         let mut loom = Loom::restore(store, thread)?;
         loom.decides_nothing();
@@ -112,7 +111,7 @@ impl RelayedThread {
         Ok(read)
     }
 
-    /// Reads what was appended since.
+    /// Reads events appended since.
     fn read_on(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         loop {
             let page = store.read(thread, self.head.seq.next(), PAGE)?;
@@ -128,7 +127,7 @@ impl RelayedThread {
         }
     }
 
-    /// Takes what was appended; `false` if that does not follow what is known.
+    /// Takes appended events; `false` if they do not follow the known ones.
     fn appended(&mut self, Appended { after, events, head }: Appended) -> bool {
         if self.head.seq != after {
             return false;
@@ -148,12 +147,12 @@ impl RelayedThread {
         self.recent.push_back((seq, event.clone()));
     }
 
-    /// Where the thread ends, as far as is known.
+    /// Known end of the thread.
     pub(crate) fn head(&self) -> Seq {
         self.head.seq
     }
 
-    /// Tells of a request that a commit appends: what is to be recorded with it, and the number of its call.
+    /// Builds the records for a request that a commit appends, and the number of its call.
     pub(crate) fn tell(
         &mut self,
         store: &Sqlite,
@@ -228,12 +227,12 @@ impl RelayedThread {
     }
 }
 
-/// What stands in the place of a policy where none was in charge.
+/// Text recorded as the policy if none was in charge.
 fn policy() -> Content {
     Content::new("\"relayed\"")
 }
 
-/// How relayed requests are written again.
+/// Recorded rendering of relayed requests.
 fn rendering(format: Format) -> Content {
     let rendering = Rendering {
         format,

@@ -1,4 +1,4 @@
-//! How a client's request was taken over: with the log and the plan in force, all that is needed to write it again.
+//! Record of a client's request: with the log and the plan in force, everything needed to write it again.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::{SessionError, reading::parse};
 
-/// Texts up to this length stand in a script themselves.
+/// Longest text that is stored in the record itself.
 const SHORT: usize = 160;
 
-/// How a client's request was taken over. What is absent is as it was for the call before.
+/// Record of a client's request. An absent field has the value it had for the call before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// How many units its history had.
+    /// Number of units in its history.
     pub(crate) units: usize,
-    /// The compaction by the client that the first of them are, and how many that is.
+    /// Compaction by the client that the first units stand for, and the number of those units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lead: Option<(Seq, usize)>,
-    /// What the whole of it would cost.
+    /// Tokens that the whole request would cost.
     pub(crate) full: Tokens,
-    /// What stands before the history.
+    /// Parts before the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Vec<Chunk>>,
-    /// What stands after it.
+    /// Parts after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<Vec<Chunk>>,
-    /// What stands between two items.
+    /// Separator between two items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) between: Option<String>,
     /// Units that came in another form than before.
@@ -38,27 +38,27 @@ pub(crate) struct Script {
     /// Cache marks that were placed because the client asked for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) marks: Option<Breakpoints>,
-    /// Whether the model was offered a tool by which it gets back what was left out.
+    /// True if the model was offered a tool by which it gets back parts that were left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) recall: bool,
-    /// Whether something in it was a key, which is not recorded.
+    /// True if it contained a key, which is not recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) blanked: bool,
 }
 
 impl Script {
-    /// Whether the model of a call that was woven like this was offered the recall tool.
+    /// Returns true if the model of a call with this record was offered the recall tool.
     pub(crate) fn offers_recall(script: &str) -> bool {
         serde_json::from_str::<Self>(script).is_ok_and(|script| script.recall)
     }
 
-    /// Whether a call that was woven like this can be asked once more: what was not recorded cannot.
+    /// Returns true if a call with this record can be made again: one with keys that were not recorded cannot.
     pub(crate) fn is_whole(script: &str) -> bool {
         serde_json::from_str::<Self>(script).is_ok_and(|script| !script.blanked)
     }
 }
 
-/// A piece of what stands around a history.
+/// A piece of the parts around a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Chunk {
@@ -69,7 +69,7 @@ pub(crate) enum Chunk {
 }
 
 impl Chunk {
-    /// A text, as a chunk; the content if it is to be kept as one.
+    /// A text as a chunk, and the content to store if it is kept as one.
     pub(crate) fn of(text: &str) -> (Self, Option<Content>) {
         if text.len() <= SHORT {
             return (Self::Text(text.to_owned()), None);
@@ -89,11 +89,11 @@ impl Chunk {
     }
 }
 
-/// In which form a client sends a unit.
+/// Form in which a client sends a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Form {
-    /// As the log has it.
+    /// As it is in the log.
     Logged,
     /// The same, without cache marks.
     Unmarked,
@@ -102,7 +102,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form in which `sent` is what the log has as `logged`, if it has it.
+    /// Compares `sent` with `logged`, the log's form of the unit, if it has one.
     pub(crate) fn of(sent: &str, logged: Option<&str>) -> (Self, Option<Content>) {
         match logged {
             Some(logged) if logged == sent => (Self::Logged, None),
@@ -114,7 +114,7 @@ impl Form {
         }
     }
 
-    /// What was sent; `None` if the log would have to tell and cannot.
+    /// The bytes that were sent; `None` if they depend on the log and it does not have them.
     pub(crate) fn sent<'f>(
         &'f self,
         store: &Sqlite,
@@ -128,7 +128,7 @@ impl Form {
     }
 }
 
-/// Whether nothing that older scripts say holds any more.
+/// Returns true if the records read so far replace everything in older ones.
 fn is_all(newest_first: &[Script]) -> bool {
     let Some((newest, oldest)) = newest_first.first().zip(newest_first.last()) else { return false };
     newest.lead != oldest.lead
@@ -137,7 +137,7 @@ fn is_all(newest_first: &[Script]) -> bool {
         && newest_first.iter().any(|script| script.between.is_some())
 }
 
-/// What the scripts of a thread come to, one after another.
+/// The combined state of a thread's records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) last: Script,
@@ -147,12 +147,12 @@ pub(crate) struct Taken {
     pub(crate) forms: BTreeMap<usize, Form>,
 }
 
-/// How many scripts are read at a time.
+/// Number of records read at a time.
 const PAGE: usize = 64;
 
 impl Taken {
-    /// What the scripts of a thread come to, and the number and the rendering of the last. Of those before a compaction by the
-    /// client only what still holds is read.
+    /// Combines the records of a thread, and returns the number and the rendering of the last. Of those before a
+    /// compaction by the client only parts still in force are read.
     pub(crate) fn read(
         store: &Sqlite,
         thread: ThreadId,
@@ -178,10 +178,10 @@ impl Taken {
         Ok((taken, last))
     }
 
-    /// Takes the next script.
+    /// Takes the next record.
     pub(crate) fn take(&mut self, mut script: Script) {
         if script.lead != self.last.lead {
-            // Another history: what the units of the old one looked like is nothing to it.
+            // A compaction by the client begins another history, in which the old units' forms do not count.
             self.forms.clear();
         }
         self.forms.append(&mut script.forms);

@@ -1,27 +1,27 @@
-//! Which events the units of a client's history are.
+//! Map from the units of a client's history to events.
 
 use epitome_core::{Digest, Event, Fact, Link, Logged, Seq, ThreadId};
 use epitome_store::{Sqlite, StoreError};
 
-/// How many events are looked at at a time.
+/// Number of events read at a time.
 const PAGE: usize = 4_096;
 
-/// Which events the units of a client's history are: each has those after the unit before it, up to its end.
+/// Map from the units of a client's history to events: each has those after the unit before it, up to its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Units {
     ends: Vec<Seq>,
-    /// The compaction by the client that the first units are, and how many that is.
+    /// Compaction by the client that the first units stand for, and the number of those units.
     lead: Option<(Seq, usize)>,
-    /// The last event that was looked at.
+    /// The last event that was read.
     through: Seq,
-    /// A compaction by the client of which nobody has said yet how many units it stands for, and its digest.
+    /// A compaction by the client whose number of units is not known yet, and its digest.
     restarted: Option<(Seq, Digest)>,
 }
 
 impl Units {
     /// The units of a thread's history, through an event.
     pub(crate) fn read(store: &Sqlite, thread: ThreadId, through: Seq) -> Result<Self, StoreError> {
-        // What stands before a history that began anew is no part of it.
+        // Events before a history that began anew are not part of it.
         let begins = store.begins_anew(thread, through)?.map_or(Seq::START, Seq::previous);
         let mut units = Self { through: begins, ..Self::default() };
         loop {
@@ -39,7 +39,7 @@ impl Units {
         }
     }
 
-    /// Takes what happened next.
+    /// Takes the next event.
     pub(crate) fn push(&mut self, event: &Logged) {
         if event.id.seq > self.through {
             self.take(event.id.seq, event.event.normal, event.link.normal);
@@ -61,7 +61,7 @@ impl Units {
         }
     }
 
-    /// The last event that was looked at.
+    /// The last event that was read.
     pub(crate) fn through(&self) -> Seq {
         self.through
     }
@@ -80,7 +80,7 @@ impl Units {
         &self.ends
     }
 
-    /// So many of the first units are what the client's compaction stands for.
+    /// Sets the number of first units that the client's compaction stands for.
     pub(crate) fn led_by(&mut self, lead: usize) {
         if let Some((seq, _)) = self.restarted.take() {
             self.ends.splice(0..0, std::iter::repeat_n(seq, lead));
@@ -88,7 +88,7 @@ impl Units {
         }
     }
 
-    /// The compaction by the client that the first units are, and how many that is.
+    /// Compaction by the client that the first units stand for, and the number of those units.
     pub(crate) fn lead(&self) -> Option<(Seq, usize)> {
         self.lead
     }
@@ -100,7 +100,7 @@ impl Units {
     }
 }
 
-/// Whether an event is an item of a client's history.
+/// Returns true if an event is an item of a client's history.
 pub(crate) fn is_item(event: &Event) -> bool {
     match &event.fact {
         Fact::UserSaid { .. } | Fact::AssistantSaid { .. } | Fact::ToolReturned { .. } => true,

@@ -1,4 +1,4 @@
-//! The next request of a thread, woven from what its client sent and what was decided.
+//! The next request of a thread, written from the client's request and the decisions made.
 
 use std::{
     borrow::Cow,
@@ -41,70 +41,71 @@ use crate::{
     },
 };
 
-/// What is remembered of a thread's requests: all of it can be read from the store again.
+/// Cached state of a thread's requests: all of it can be read from the store again.
 #[derive(Debug, Default)]
 pub(super) struct Loom {
     pub(super) units: Units,
     plan: Plan,
     /// The plan as it is recorded.
     rendering: Option<Content>,
-    /// What the plan was made of.
+    /// Input that the plan was made from.
     planned: Option<Planned>,
-    /// What was recorded, if no request was seen since.
+    /// Recorded state, if no request was seen since.
     taken: Taken,
     last: Option<Last>,
-    /// How the last request began, by the same plan.
+    /// Hash of the last request's beginning, by the same plan.
     grown: Option<Grown>,
     /// The contents that were stored for this thread.
     stored: HashSet<Digest>,
-    /// What is left out by now.
+    /// Tokens left out so far.
     saved: Tokens,
-    /// The last event of which that is known.
+    /// The last event included in that number.
     saved_through: Seq,
-    /// How many events the client does not have.
+    /// Number of events that the client does not have.
     hidden: usize,
-    /// How many events the client sends that no composed request holds.
+    /// Number of events the client sends that are left out of composed requests.
     unsendable: usize,
-    /// Whether the client has asked its provider's cache for something.
+    /// True if the client has asked its provider's cache for something.
     marked: bool,
-    /// Whether another plan than the last request's is in force: units may be kept that it left out, and whose form is
-    /// recorded nowhere.
+    /// True if another plan than the last request's is in force: it may keep units that the last one left out, and
+    /// whose form is not recorded.
     replanned: bool,
-    /// Whether the last request asks for no cache though its provider wants to be asked.
+    /// True if the last request asks for no cache although its provider requires that.
     unasked: bool,
-    /// What a cache would have held of the last request.
+    /// Amount of the last request that a cache would have held.
     pub(super) client: ClientCache,
 }
 
-/// A client's request that is to be taken over.
+/// A client's request that is to be rewritten.
 #[derive(Debug)]
 pub(super) struct Request<'s, 'b> {
     pub(super) seen: &'s Seen<'b>,
-    /// Its body, where that may be kept instead of a copy.
+    /// Its body, if it may be kept instead of a copy.
     pub(super) shared: Option<&'s Bytes>,
     pub(super) frame: Frame<'b>,
-    /// The first event that the client has not sent, though it is to be sent: what was said and done on the way.
+    /// The first event that is to be sent though the client has not sent it: calls that the gateway answered, and
+    /// their results.
     pub(super) unsent: Option<Seq>,
-    /// Whether the model is offered a tool by which it gets back what was left out.
+    /// True if the model is offered a tool by which it gets back parts that were left out.
     pub(super) recall: bool,
-    /// Whether a tool may be added to it.
+    /// True if a tool may be added to it.
     pub(super) takes_tools: bool,
-    /// What it has to be smaller than, if its like was refused.
+    /// Size that it must be below, if its predecessor was refused.
     pub(super) below: Option<Tokens>,
-    /// Where it is looked up what its client sent before; nothing if that was done.
+    /// Lookup for earlier requests of the client; `None` if it was done already.
     pub(super) client: Option<ClientRequest<'s>>,
 }
 
-/// What a plan is made of: as long as it is the same, nothing more was decided.
+/// Input of a plan: as long as it is the same, no further decision was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Planned {
     changes: Changes,
     standing: Option<Seq>,
-    /// How many events the client does not have.
+    /// Number of events that the client does not have.
     hidden: usize,
-    /// How many events the client sends that no composed request holds.
+    /// Number of events the client sends that are left out of composed requests.
     unsendable: usize,
-    /// The first event that the client has not sent, though it is to be sent.
+    /// The first event that is to be sent though the client has not sent it.
     unsent: Option<Seq>,
 }
 
@@ -118,21 +119,21 @@ struct Last {
     between: Box<str>,
 }
 
-/// A request, woven.
+/// A rewritten request.
 #[derive(Debug)]
 pub(super) struct Woven {
     pub(super) cuts: Vec<Cut>,
     pub(super) written: Written,
-    /// How it was taken over.
+    /// Its record.
     pub(super) script: Script,
-    /// What the client's request would cost.
+    /// Tokens that the client's request would cost.
     pub(super) full: Tokens,
-    /// What the next one may go on from.
+    /// Hash state from which the next one may continue.
     pub(super) grown: Option<Grown>,
 }
 
 impl Loom {
-    /// What is recorded of a thread.
+    /// Reads the recorded state of a thread.
     pub(super) fn restore(store: &Sqlite, thread: ThreadId) -> Result<Self, SessionError> {
         let (taken, rendering) = Taken::read(store, thread)?;
         let mut loom = Self { units: Units::read(store, thread, Seq(u64::MAX >> 1))?, ..Self::default() };
@@ -147,21 +148,21 @@ impl Loom {
         Ok(loom)
     }
 
-    /// Goes on from how its parent's last request was written: what is written alike is no change.
+    /// Starts from the form of the parent's last request, so that the same form does not count as a change.
     pub(super) fn inherits(&mut self, inherited: &Inheritance) {
         if let Some(plan) = &inherited.plan {
             self.plan = plan.clone();
         }
     }
 
-    /// The next requests are relayed as they come: nothing is decided for them.
+    /// Drops the plan: the next requests are relayed as they come.
     pub(super) fn decides_nothing(&mut self) {
         self.plan = Plan::default();
         (self.rendering, self.planned, self.grown) = (None, None, None);
         self.replanned = true;
     }
 
-    /// Tells of a request that is relayed as it came. `logged` says what the log has of a unit.
+    /// Records a request that is relayed as it came. `logged` returns the log's form of a unit.
     pub(super) fn relay(
         &mut self,
         store: &Sqlite,
@@ -184,19 +185,19 @@ impl Loom {
         Ok(RelayedBody { hash, bytes, script: told, pieces })
     }
 
-    /// How much of a thread it holds, in bytes.
+    /// Size of the cached state, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.last.as_ref().map_or(0, |last| last.body.len())
     }
 
-    /// How many units the client's last request had, and what it would have cost; nothing if there was none, or if it was
-    /// relayed, which nobody counts.
+    /// Number of units and tokens of the client's last request; `None` if there was none, or if it was relayed and
+    /// not counted.
     pub(super) fn last_sent(&self) -> Option<(usize, Tokens)> {
         let last = (self.taken.last.units, self.taken.last.full);
         Some(last).filter(|(units, full)| *units > 0 && *full > Tokens(0))
     }
 
-    /// Weaves the request that was prepared. `None` if the client's history is not what the log has.
+    /// Writes the prepared request. `None` if the client's history is not the log's.
     pub(super) fn weave(
         &mut self,
         store: &Sqlite,
@@ -226,7 +227,7 @@ impl Loom {
         let (script, changed) =
             self.script(store, &mut |unit| logged.of(unit), (seen, frame), full, &mut pieces)?;
         if (changed || !goes_on) && prepared.cause.is_none() && state.view.last().is_some() {
-            // The policy left what was sent as it was: it was the client that did not.
+            // The policy did not change what was sent: the client did.
             let cause = if changed { Cause::Client } else { Cause::Format };
             state.view.reset(cause.clone());
             prepared.cause = Some(cause);
@@ -245,8 +246,8 @@ impl Loom {
         Ok(Some(Woven { cuts, written, script, full, grown }))
     }
 
-    /// Whether the model is offered a tool by which it gets back what was left out: as it was with the last request, and with
-    /// the first one as somebody wishes, unless the model has answered before.
+    /// Reports whether the model is offered a tool by which it gets back parts that were left out: the last request's
+    /// choice, and for the first request the configured one, unless the model has answered before.
     pub(super) fn recall_offer(&self, request: &Request<'_, '_>) -> RecallOffer {
         match (request.takes_tools, self.taken.last.units > 0) {
             (true, true) if self.taken.last.recall => RecallOffer::Standing,
@@ -255,24 +256,24 @@ impl Loom {
         }
     }
 
-    /// Whether the client asks for a cache, as far as its provider wants to be asked.
+    /// Returns true if the client asks for a cache, or its provider does not require it.
     pub(super) fn asks_for_cache(&self) -> bool {
         !self.unasked
     }
 
-    /// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.
+    /// Positions of cache marks to place: only if the client has none, and its provider requires them.
     fn marks(&mut self, setup: &Setup, body: &str) -> Option<Breakpoints> {
         let placed = matches!(setup.options.breakpoints, Breakpoints::Placed { .. });
         if !placed || setup.format != Format::Anthropic {
             return None;
         }
-        // Whoever has asked once goes on asking, so that nothing need be read to know it, as long as the word is there.
+        // A client that has asked once goes on asking, so as long as the word is there nothing need be parsed.
         self.marked =
             body.contains("\"cache_control\"") && (self.marked || weave::is_marked(setup.format, body));
         (!self.marked).then_some(setup.options.breakpoints)
     }
 
-    /// What compactions have left out that somebody ordered since the last request, before this one came.
+    /// Tokens left out by compactions that were requested since the last request, before this one came.
     fn ordered(&self, line: &Line, after: Seq) -> Tokens {
         let since = line.events().rev().take_while(|event| event.id.seq > self.saved_through);
         let ours = since.filter(|event| event.id.seq <= after && event.event.normal.is_none());
@@ -287,7 +288,7 @@ impl Loom {
         self.taken.last.units > 0 && self.taken.last.lead != self.units.lead()
     }
 
-    /// The request was recorded: it is the last one from now on.
+    /// Notes that the request was recorded and is now the last one.
     pub(super) fn sent(&mut self, request: Request<'_, '_>, script: Script, grown: Option<Grown>) {
         let Request { seen, shared, frame, .. } = request;
         let (start, end) = (frame.start(), frame.end());
@@ -301,7 +302,7 @@ impl Loom {
         self.replanned = false;
     }
 
-    /// Takes what happened since.
+    /// Takes the events since.
     fn follow(&mut self, line: &Line) {
         let through = self.units.through();
         let news: Vec<_> = line.events().rev().take_while(|event| event.id.seq > through).collect();
@@ -312,7 +313,8 @@ impl Loom {
         }
     }
 
-    /// Makes another plan, if anything more was decided; says whether what was sent stays as it was.
+    /// Makes another plan if any further decision was made, and returns true if the parts already sent stay as they
+    /// were.
     fn replan(
         &mut self,
         setup: &Setup,
@@ -360,7 +362,7 @@ impl Loom {
         Ok(goes_on)
     }
 
-    /// The script of a request, and whether it says something else where it said something before.
+    /// The record of a request, and true if it changes a part that was sent before.
     fn script(
         &self,
         store: &Sqlite,
@@ -382,7 +384,7 @@ impl Loom {
         };
         let last = self.last.as_ref();
         let is_same_history = !self.lead_changed();
-        // Where a history begins anew, so does its record: nobody need read what was said before.
+        // The record begins anew with the history: then no earlier one need be read.
         if !is_same_history || last.is_none_or(|last| last.body[..last.start] != *frame.head().as_bytes()) {
             let before = chunks(frame.before());
             script.before = Some(before).filter(|before| !is_same_history || *before != taken.before);
@@ -425,10 +427,10 @@ impl Loom {
     }
 }
 
-/// What the log has of a unit, as a client would send it.
+/// Function that returns the log's form of a unit, as a client would send it.
 pub(super) type LoggedUnit<'l> = dyn FnMut(usize) -> Option<String> + 'l;
 
-/// A request that is relayed as it came, with all that is needed to write it again.
+/// A request that is relayed as it came, with everything needed to write it again.
 #[derive(Debug)]
 pub(super) struct RelayedBody {
     pub(super) hash: Digest,
@@ -438,7 +440,7 @@ pub(super) struct RelayedBody {
     pub(super) pieces: Vec<Content>,
 }
 
-/// What stands before a history and after it, as it is recorded.
+/// The parts before and after a history, as they are recorded.
 fn around_history<'b>(frame: &Frame<'b>) -> (Vec<Cow<'b, str>>, Vec<Cow<'b, str>>) {
     if frame.is_plain() {
         (vec![frame.head().into()], vec![frame.tail().into()])
@@ -447,17 +449,17 @@ fn around_history<'b>(frame: &Frame<'b>) -> (Vec<Cow<'b, str>>, Vec<Cow<'b, str>
     }
 }
 
-/// The items of a line by their places.
+/// The items of a line by their numbers.
 pub(super) fn items_of(line: &Line) -> BTreeMap<Seq, &str> {
     let items = line.events().filter(|event| is_item(&event.event));
     items.map(|event| (event.id.seq, &*event.event.raw.json)).collect()
 }
 
-/// What the log has of units, as a client would send it.
+/// The log's forms of units, as a client would send them.
 pub(super) struct LoggedForms<'l, F> {
     units: &'l Units,
     between: &'l str,
-    /// Finds the items; they are looked for once anybody asks.
+    /// Lookup of the items, made at the first use.
     find: Option<F>,
     items: BTreeMap<Seq, &'l str>,
 }
@@ -467,7 +469,7 @@ impl<'l, F: FnOnce() -> BTreeMap<Seq, &'l str>> LoggedForms<'l, F> {
         Self { units, between, find: Some(find), items: BTreeMap::new() }
     }
 
-    /// What the log has of a unit.
+    /// The log's form of a unit.
     pub(super) fn of(&mut self, unit: usize) -> Option<String> {
         let (after, end) = self.units.of(unit)?;
         if let Some(find) = self.find.take() {
@@ -478,7 +480,7 @@ impl<'l, F: FnOnce() -> BTreeMap<Seq, &'l str>> LoggedForms<'l, F> {
     }
 }
 
-/// The history as it is sent; `None` if that ends before what was decided.
+/// The history as it is sent; `None` if that ends before the decisions do.
 fn middle(plan: &Plan, frame: &Frame<'_>) -> Option<Vec<Cut>> {
     let count = frame.units.len();
     let mut cuts = Vec::new();
@@ -514,7 +516,7 @@ fn middle(plan: &Plan, frame: &Frame<'_>) -> Option<Vec<Cut>> {
     Some(cuts)
 }
 
-/// Whether what a plan makes of a request is as its provider takes it, or no worse than what the client sent.
+/// Returns true if a plan's result is acceptable to the provider, or no worse than the client's request.
 fn is_legal(setup: &Setup, body: &str, plan: &Plan, frame: &Frame<'_>) -> bool {
     let Some(middle) = middle(plan, frame) else { return false };
     let woven = frame.head().to_owned() + &text_of(&middle, body) + frame.tail();
@@ -522,7 +524,7 @@ fn is_legal(setup: &Setup, body: &str, plan: &Plan, frame: &Frame<'_>) -> bool {
     if found.is_empty() || found.len() <= legality::check(setup.format, body, &setup.options.rules).len() {
         return true;
     }
-    // Only where: not what anybody said.
+    // Only the place is logged, not the texts of users.
     let place = found.first().and_then(|found| found.message);
     tracing::info!(target: "epitome::compose", ?place, breaches = found.len(), "a history is written afresh");
     false
@@ -539,17 +541,17 @@ pub(super) fn summary_of(context: &Context) -> Option<String> {
     })
 }
 
-/// A whole body.
+/// A finished body.
 struct Finished {
     cuts: Vec<Cut>,
-    /// The hash of what is recorded of it.
+    /// Hash of its recorded form.
     hash: Digest,
     bytes: u64,
-    /// What the next one may go on from.
+    /// Hash state from which the next one may continue.
     grown: Option<Grown>,
 }
 
-/// The whole body. `grown` is how it begins, if the one before began like that.
+/// Finishes the body. `grown` is the hash of its beginning, if the one before began like that.
 fn finish(
     setup: &Setup,
     request: &Request<'_, '_>,
@@ -584,7 +586,7 @@ fn finish(
     Finished { cuts: joined(cuts), hash, bytes, grown: Some(grown) }
 }
 
-/// A history with what stands around it, the tool that is offered and the marks that are placed.
+/// Puts a history together with the parts around it, the offered tool and the cache marks.
 pub(super) fn around(
     format: Format,
     head: &str,
@@ -594,7 +596,7 @@ pub(super) fn around(
     marks: Option<Breakpoints>,
     summary: Option<&str>,
 ) -> String {
-    // Something must stand where the history stands, and what that is is nothing to the tools.
+    // The tool's position depends only on the parts around the history, so any value may stand in for it.
     let bare = [head, "null", tail].concat();
     let offer = if recall { recall::offer(format, &bare) } else { None };
     let body = match offer {
@@ -612,7 +614,7 @@ pub(super) fn around(
     }
 }
 
-/// Cuts of which no two could be one.
+/// Joins cuts that are adjacent.
 fn joined(cuts: Vec<Cut>) -> Vec<Cut> {
     let mut joined: Vec<Cut> = Vec::with_capacity(cuts.len());
     for cut in cuts {

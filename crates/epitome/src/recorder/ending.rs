@@ -1,4 +1,4 @@
-//! How a request ended, as it is written down.
+//! Records of how a request ended.
 
 use epitome_core::{Digest, Event, Fact, Link, Noted, Seq, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
@@ -14,7 +14,7 @@ use super::{
     End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line, unwritten,
 };
 
-/// What is kept of the exchange beside the log.
+/// The record of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
     NewExchange {
         head: ticket.head,
@@ -34,7 +34,7 @@ pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
     }
 }
 
-/// Tells an answer from the one before it, where a server calls both the same: they would be taken for one.
+/// Makes an answer's id distinct from the one before it, if a server gives both the same: they would be joined.
 fn told_apart(
     ticket: &Ticket,
     mut answer: Vec<Event>,
@@ -55,7 +55,7 @@ fn told_apart(
     answer
 }
 
-/// What was answered. An answer that broke off is kept beside the history: the client may send it back, or not.
+/// Events of the answer. An answer that broke off is kept without a digest: the client may send it back, or not.
 pub(super) fn answer(known: &Known, ticket: &Ticket, end: End) -> Vec<Event> {
     let answer = told_apart(ticket, end.answer, |name| known.is_called_again(ticket.thread, name));
     let came = match end.ending {
@@ -81,8 +81,8 @@ fn beside_the_history(event: Event) -> Event {
 }
 
 impl Recorder {
-    /// Another process went on with the thread of a request before that was written: it may have written the very same, or
-    /// else the request is a fork.
+    /// Writes a request to whose thread another process has appended: it may have written the very same request, or
+    /// else the request becomes a fork.
     pub(super) fn write_elsewhere(&self, ticket: &mut Ticket, request: &Commit) -> Result<(), RecordError> {
         let moved = self.moved_to_its_session(request)?;
         let request = moved.as_ref().unwrap_or(request);
@@ -96,7 +96,7 @@ impl Recorder {
             Ok(None) | Err(StoreError::Conflict { .. }) => {
                 match self.seen_before(request.thread, ticket.link)? {
                     Some(place) => {
-                        // Whoever wrote the same has told of a call of theirs.
+                        // The process that wrote the same request has recorded a call for it.
                         ticket.relayed = None;
                         (place.thread, place.after, place.placed)
                     }
@@ -109,8 +109,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Somebody else wrote where a composed request was to be written. What left is told in a line of its own, which goes on
-    /// from all that it was composed of; the request and its answer find their place without it.
+    /// Writes a composed request whose place was taken. Its call is recorded in a thread of its own, which forks from
+    /// everything it was composed of; the request and its answer find their place without it.
     pub(super) fn tell_beside(
         &self,
         ticket: &Ticket,
@@ -119,10 +119,10 @@ impl Recorder {
     ) -> Result<(), RecordError> {
         self.lives.forget(request.thread);
         let mut records = unwritten::calls_of(request);
-        // How many calls others made meanwhile is nothing to it.
+        // The number of calls that others made meanwhile does not concern the fork.
         records.retain(|record| !matches!(record, Record::CallsSoFar(_)));
         let (of, at) = (request.thread, request.after);
-        // Nobody else tells of this one.
+        // The thread is new, and no other process records this call.
         let id = ThreadId::new(Uuid::now_v7()).beside(of.uuid());
         let moved = self.moved_to_its_session(request)?;
         let thread = if let Some(opens) = &moved.as_ref().unwrap_or(request).opens {
@@ -134,7 +134,7 @@ impl Recorder {
         let opens = Opens { session: None, thread, head: BecomesHead::No };
         let commit = Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), records) };
         let Committed { head, calls } = self.store.commit_numbered(commit)?;
-        // How a call ended is told where it was made.
+        // The outcome of a call is recorded in the call's own thread.
         let outcomes = ended.extract_if(.., |record| matches!(record, Record::Outcome(_)));
         let outcomes = calls.into_iter().zip(outcomes).map(|(call, outcome)| match outcome {
             Record::Outcome(outcome) => Record::Outcome(NewOutcome { call, ..outcome }),
@@ -144,8 +144,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// A request that begins a session which another process began at another moment: beside what is there. `None` if it is
-    /// where it belongs.
+    /// Moves a request that begins a session which another process began at another time to that session. `None` if
+    /// it is in its place.
     fn moved_to_its_session(&self, request: &Commit) -> Result<Option<Commit>, StoreError> {
         let mut moved = request.clone();
         let Some(Opens { session: Some(session), thread, .. }) = &mut moved.opens else { return Ok(None) };
@@ -179,7 +179,7 @@ impl Recorder {
         let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
-        // The fork shares the calls before its own: what this one says of itself follows them.
+        // The fork shares the calls before its own, so this one is numbered after them.
         let calls = unwritten::calls_of(&mut request.clone());
         let mut commit =
             Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), calls) };
@@ -190,7 +190,7 @@ impl Recorder {
         }
         match written {
             Ok(head) => Ok((id, head.seq, Placed::Forked)),
-            // So did a third one, with the very same request.
+            // A third process wrote the very same request, too.
             Err(error @ StoreError::Conflict { .. }) => match self.seen_before(id, end)? {
                 Some(place) => {
                     ticket.relayed = None;
@@ -202,7 +202,7 @@ impl Recorder {
         }
     }
 
-    /// How the call of a request ended, composed or relayed.
+    /// Outcome of a request's call, composed or relayed.
     pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
         let call = ticket.call.or(ticket.relayed)?;
         let mut outcome = self.outcome_of(ticket, call, &end.answer, end.at);
@@ -213,7 +213,7 @@ impl Recorder {
         Some(outcome)
     }
 
-    /// How a call of a composed request was answered.
+    /// Outcome of a composed request's call.
     pub(crate) fn outcome_of(&self, ticket: &Ticket, call: u64, answer: &[Event], at: Time) -> NewOutcome {
         let usage = answer.iter().rev().find_map(|event| match &event.fact {
             Fact::UsageReported { usage, .. } => Some(*usage),
@@ -232,8 +232,8 @@ impl Recorder {
         NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None }
     }
 
-    /// A request was composed, and something else went on, because nobody could wait for it any longer: the call that was
-    /// written down never left, and whatever is answered is no answer to it.
+    /// Notes that a composed request was replaced, because it could wait no longer: the recorded call never left, and
+    /// the answer does not belong to it.
     pub fn never_left(&self, ticket: &mut Ticket, at: Time) -> Result<(), RecordError> {
         let Some(call) = ticket.call.take() else { return Ok(()) };
         if ticket.unwritten.as_ref().is_some_and(|unwritten| unwritten.never_left()) {
@@ -247,8 +247,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes an answer down whose request is no longer the end of its thread: in a thread of its own, unless it says what
-    /// the thread says there already. What it used and how it ended is written in any case.
+    /// Writes an answer to a request that is no longer the end of its thread: in a thread of its own, unless the
+    /// thread continues with the same answer already. Its usage and its outcome are written in any case.
     pub(super) fn beside(&self, ticket: &Ticket, commit: &Commit) -> Result<(ThreadId, Head), RecordError> {
         let known = self.store.thread(ticket.thread)?;
         if self.says_the_same(ticket, &commit.events)? {
@@ -264,11 +264,11 @@ impl Recorder {
             start: Start::Fork { of: ticket.thread, at: ticket.head },
             key: ticket.key.clone(),
         };
-        // Whoever asked again goes on with the new answer; whoever did not wait goes on without it.
+        // A client that asked again continues with the new answer; one that did not wait continues without it.
         let is_asked_again = ticket.line == Line::Main && ticket.placed == Placed::Forked;
         let head = if is_asked_again { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
-        // How a call ended is told where it was made.
+        // The outcome of a call is recorded in the call's own thread.
         let (outcomes, records): (Vec<Record>, Vec<Record>) =
             commit.records.iter().cloned().partition(|record| matches!(record, Record::Outcome(_)));
         let there = Commit { records: outcomes, events: Vec::new(), ..commit.clone() };
@@ -278,13 +278,13 @@ impl Recorder {
         let commit = &Commit { records, ..commit.clone() };
         match self.store.commit(Commit { thread: id, opens: Some(opens), ..commit.clone() }) {
             Ok(head) => Ok((id, head)),
-            // The very same answer has come in the same place before.
+            // The very same answer was recorded in the same place before.
             Err(StoreError::Conflict { .. }) => self.append_unsaid(id, commit),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether the thread goes on after a request as its answer says.
+    /// Returns true if the thread continues after a request with the same answer.
     fn says_the_same(&self, ticket: &Ticket, answer: &[Noted]) -> Result<bool, StoreError> {
         let says = self.store.digests(ticket.thread, ticket.head.next(), 64)?;
         let mut said = says.iter().filter_map(|(_, digest, _)| *digest);
@@ -292,7 +292,7 @@ impl Recorder {
         Ok(digests.all(|digest| said.next() == Some(digest)))
     }
 
-    /// Writes what belongs to no history at the end of a thread, wherever that is by now.
+    /// Writes events that belong to no history at the end of a thread, wherever that is by now.
     fn append_unsaid(&self, thread: ThreadId, commit: &Commit) -> Result<(ThreadId, Head), RecordError> {
         let unsaid: Vec<Noted> =
             commit.events.iter().filter(|event| event.normal.is_none()).cloned().collect();

@@ -1,5 +1,5 @@
-//! The end of a request on its way into the store: with the request, if that is not written, and without waiting, where it
-//! need not be waited for.
+//! Writing the end of a request: together with the request, if that is not written, and without waiting for the store
+//! if possible.
 
 use std::sync::Arc;
 
@@ -22,32 +22,33 @@ use super::{
     unwritten::{self, Busy, Leaving},
 };
 
-/// How many events somebody may have added meanwhile without saying anything.
+/// Largest number of events without messages that may have been appended meanwhile.
 const UNSAID: usize = 64;
 
-/// How far the end of a request was written.
+/// Result of writing the end of a request.
 #[derive(Debug)]
 pub enum Finish {
     /// It is written.
     Done,
-    /// It is not: somebody else wrote in its place, or is about to. To [settle](Recorder::settle) that takes a while.
+    /// It is not: another writer has taken its place, or is about to. To [settle](Recorder::settle) that takes a
+    /// while.
     Unsettled(Box<Unfinished>),
 }
 
-/// A request that ended, not written yet.
+/// A request that ended and is not written yet.
 #[derive(Debug)]
 pub struct Unfinished {
     ticket: Ticket,
-    /// The request itself, if this writes it.
+    /// The request itself, if it is written here.
     request: Option<Leaving>,
-    /// Where the thread is thought to end, if it does not.
+    /// Expected end of the thread.
     after: Seq,
     answer: Vec<Noted>,
     records: Vec<Record>,
     summary: Option<Summary>,
-    /// The last thing the answer says, as it is recognised.
+    /// Digest of the last message of the answer.
     newest: Option<Digest>,
-    /// Where it waited for its answer.
+    /// Place at which it waited for its answer.
     place: (ThreadId, Seq),
 }
 
@@ -77,7 +78,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// All that is to be written, in one.
+    /// Everything to write, in one commit.
     fn commit(&self) -> Commit {
         let mut commit = match &self.request {
             Some(Leaving { commit: request, .. }) => request.clone(),
@@ -88,7 +89,7 @@ impl Unfinished {
         commit
     }
 
-    /// The thread ends at `head` by now, and nothing was said meanwhile: this goes on there.
+    /// Moves to `head`, the thread's end by now, after events without messages.
     fn moves_to(&mut self, head: Seq) {
         self.after = head;
         if let Some(Leaving { commit: request, .. }) = &mut self.request {
@@ -103,7 +104,7 @@ impl Unfinished {
         }
     }
 
-    /// The call of a relayed request cannot be told in its place, nor how it ended.
+    /// Drops the call of a relayed request and its outcome, which cannot be recorded in their place.
     fn forgets_its_call(&mut self) {
         if self.ticket.call.is_some() {
             return;
@@ -115,13 +116,13 @@ impl Unfinished {
         }
     }
 
-    /// Whether this writes a request that was composed.
+    /// Returns true if this writes a request that was composed.
     fn is_composed(&self) -> bool {
         let records = self.request.as_ref().map(|request| &request.commit.records);
         records.is_some_and(|records| records.iter().any(|record| matches!(record, Record::Call(_))))
     }
 
-    /// The request ends elsewhere than was thought.
+    /// Sets the request's end in the record of the exchange.
     fn is_asked_at_its_head(&mut self) {
         for record in &mut self.records {
             if let Record::Exchange(exchange) = record {
@@ -130,7 +131,7 @@ impl Unfinished {
         }
     }
 
-    /// It is written: its thread ends here.
+    /// Notes that it is written, with the thread's new end.
     fn ends(self, known: &Known, (thread, head): (ThreadId, Head)) {
         self.no_longer_waits(known);
         if self.ticket.purpose == Purpose::Turn {
@@ -144,7 +145,7 @@ impl Unfinished {
         }
     }
 
-    /// It cannot be written, and what is remembered of its thread may hold it.
+    /// Notes that it cannot be written: the cached state of its thread may contain it, and is dropped.
     fn is_lost(&self, known: &Known, lives: &Lives) {
         self.no_longer_waits(known);
         lives.forget(self.ticket.thread);
@@ -159,13 +160,13 @@ impl Unfinished {
 }
 
 impl Recorder {
-    /// Records how a request ended, and what was answered.
+    /// Records the end of a request, and its answer.
     pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
         self.settle(Unfinished::new(self, ticket, end))
     }
 
-    /// The same without waiting for the store to write. `then` is told how it ended, at once or by the thread that writes, and
-    /// must not wait for the store either. It is dropped untold if that thread dies.
+    /// The same without waiting for the store to write. `then` is called with the result, at once or by the thread
+    /// that writes, and must not wait for the store either. It is dropped without a call if that thread dies.
     pub fn finish_then(
         &self,
         ticket: Ticket,
@@ -177,7 +178,7 @@ impl Recorder {
             return then(Ok(Finish::Unsettled(unfinished)));
         }
         let (known, lives) = (Arc::clone(&self.known), Arc::clone(&self.lives));
-        // Whoever composes the next request need not read what is written here.
+        // The next request to be composed is spared a read of the events written here.
         let live = unfinished.ticket.call.and_then(|_| self.lives.get(unfinished.ticket.thread));
         self.store.commit_then(unfinished.commit(), move |written| {
             then(match written {
@@ -231,7 +232,7 @@ impl Recorder {
                     if let StoreError::Conflict { head, .. } = error {
                         head
                     } else {
-                        // Somebody else told of a call here: what this one says of itself follows another.
+                        // Another writer recorded a call here, so the number of this one is taken.
                         unfinished.forgets_its_call();
                         continue;
                     }
@@ -248,7 +249,7 @@ impl Recorder {
             };
             tries += 1;
             if tries < TRIES && self.is_unsaid(unfinished, &commit, head)? {
-                // Somebody compacted, or pinned something.
+                // Another writer compacted, or pinned something.
                 unfinished.moves_to(head.seq);
             } else if let Some(request) = unfinished.request.take() {
                 self.write_elsewhere(&mut unfinished.ticket, &request.commit)?;
@@ -258,13 +259,14 @@ impl Recorder {
                 unfinished.moves_to(unfinished.ticket.head);
                 unfinished.is_asked_at_its_head();
             } else {
-                // Somebody asked the same again, or the client went on without waiting: a line of its own.
+                // The same was asked again, or the client went on without waiting: a thread of its own.
                 return self.beside(&unfinished.ticket, &commit);
             }
         }
     }
 
-    /// Whether nothing was said in the thread of a commit between where that was to go on and where the thread ends.
+    /// Returns true if no message was appended to the thread of a commit between the commit's place and the thread's
+    /// end.
     fn is_unsaid(&self, unfinished: &Unfinished, commit: &Commit, head: Head) -> Result<bool, StoreError> {
         if head.seq <= commit.after || unfinished.request.is_none() {
             return Ok(head.seq > commit.after && head.link.normal == unfinished.ticket.link);

@@ -1,5 +1,5 @@
-//! What a recorder remembers between requests. All of it is a shortcut: forgotten, it is read from the store again, but for
-//! which requests are under way in this process.
+//! A recorder's memory between requests. All of it is a cache that can be read from the store again, except for the
+//! requests that are under way in this process.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::RandomState},
@@ -22,26 +22,26 @@ use super::{
     unwritten::{self, Mark, Shelf, Unwritten},
 };
 
-/// How many threads' ends are remembered, in each of two generations.
+/// Number of threads whose ends are remembered, in each of two generations.
 const THREADS: usize = 4_096;
 
-/// How many of the clients' own summaries wait for a history that begins with them.
+/// Number of clients' own summaries that wait for a history that begins with them.
 const SUMMARIES: usize = 64;
 
-/// The longest that is kept; no client goes on with a longer one.
+/// Longest summary that is kept; no client goes on with a longer one.
 const SUMMARY: usize = 1 << 20;
 
-/// How many sessions are known by what was said in them, and how much of it.
+/// Number of sessions known by their users' words, and of texts kept for each.
 const SAID: usize = 256;
 const WORDS: usize = 32;
 
-/// How many letters of a session must be told again.
+/// Number of letters of a session that a text must repeat.
 const TOLD: usize = 12;
 
-/// Sessions whose requests may be placed at the same time.
+/// Number of locks for sessions: requests under different ones may be placed at the same time.
 const STRIPES: usize = 64;
 
-/// What is remembered.
+/// A recorder's memory.
 #[derive(Debug)]
 pub(super) struct Known {
     turns: Vec<Mutex<()>>,
@@ -51,25 +51,25 @@ pub(super) struct Known {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Ends of threads by whose they are and the history they hold; the newer generation and the older.
+    /// Ends of threads by principal and history; the newer generation and the older.
     young: HashMap<Past, Standing>,
     old: HashMap<Past, Standing>,
-    /// Which of them is a thread's: it has one end.
+    /// Entry of each thread in those maps: it has one end.
     ends: HashMap<ThreadId, Past>,
     heads: HashMap<SessionId, ThreadId>,
     /// Requests without an answer yet, by the event they wait after.
     under_way: HashMap<(ThreadId, Seq), usize>,
     unwritten: Shelf,
     summaries: VecDeque<OwnSummary>,
-    /// The thread that was answered so last, by whose it is and what the answer says.
+    /// The thread that was last given an answer, by the principal and the answer's digest.
     answered: HashMap<Past, ThreadId>,
-    /// What the last answer of a thread was called by its provider.
+    /// The provider's id for the last answer of a thread.
     answers: HashMap<ThreadId, AnswerId>,
-    /// What users said, the session they spoke in last at the end.
+    /// Users' words, the most recent session at the end.
     said: VecDeque<Said>,
 }
 
-/// A history, and whose it is.
+/// A history, and its principal.
 type Past = (String, Digest);
 
 #[derive(Clone, Debug)]
@@ -79,14 +79,14 @@ struct Said {
     words: VecDeque<String>,
 }
 
-/// Where a thread stands.
+/// End of a thread.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) session: SessionId,
     pub(super) thread: ThreadId,
     pub(super) head: Seq,
     pub(super) key: Option<String>,
-    /// What stood beside and before the history of its last request.
+    /// Digest of the instructions of its last request.
     pub(super) instructions: Digest,
     pub(super) line: Line,
 }
@@ -129,12 +129,12 @@ impl Known {
         Some(found)
     }
 
-    /// A request waits for its answer.
+    /// Notes that a request waits for its answer.
     pub(super) fn asked(&self, ticket: &Ticket) {
         *self.inner().under_way.entry((ticket.thread, ticket.head)).or_default() += 1;
     }
 
-    /// A request waits no longer at this place.
+    /// Notes that a request at this place waits no longer.
     pub(super) fn answered(&self, place: (ThreadId, Seq)) {
         let mut inner = self.inner();
         if let Some(count) = inner.under_way.get_mut(&place) {
@@ -145,12 +145,12 @@ impl Known {
         }
     }
 
-    /// Whether a request waits for its answer there.
+    /// Returns true if a request waits for its answer at this place.
     pub(super) fn is_under_way(&self, thread: ThreadId, head: Seq) -> bool {
         self.inner().under_way.contains_key(&(thread, head))
     }
 
-    /// A thread ends here, after a request and its answer.
+    /// Notes that a thread ends here, after a request and its answer.
     pub(super) fn stands(&self, ticket: &Ticket, thread: ThreadId, head: Head) {
         let standing = Standing {
             session: ticket.session,
@@ -163,7 +163,7 @@ impl Known {
         self.inner().keep((ticket.principal.clone(), head.link.normal), standing);
     }
 
-    /// A thread goes on, or what is remembered of it may be wrong.
+    /// Forgets a thread's end, because the thread goes on or the entry may be wrong.
     pub(super) fn forget(&self, thread: ThreadId) {
         let mut inner = self.inner();
         if let Some(past) = inner.ends.remove(&thread) {
@@ -172,7 +172,7 @@ impl Known {
         }
     }
 
-    /// By what a request may belong together with others.
+    /// Marks by which a request may be related to others.
     pub(super) fn marks(&self, principal: &str, caller: &Caller, seen: &Seen<'_>) -> Vec<Mark> {
         unwritten::marks(&self.hasher, principal, caller, seen)
     }
@@ -182,12 +182,12 @@ impl Known {
         unwritten::mark_of(&self.hasher, session)
     }
 
-    /// A request is to be written with its answer.
+    /// Notes a request that is to be written with its answer.
     pub(super) fn leaves_unwritten(&self, unwritten: &Arc<Unwritten>) {
         self.inner().unwritten.put(unwritten);
     }
 
-    /// A request is written, or was tried to be: it is no longer anybody's business but its answer's.
+    /// Forgets a request that is written, or was attempted: only its answer is concerned with it now.
     pub(super) fn is_written(&self, unwritten: &Arc<Unwritten>) {
         self.inner().unwritten.take(unwritten);
     }
@@ -202,12 +202,12 @@ impl Known {
         self.inner().unwritten.with(marks)
     }
 
-    /// The thread that a session goes on with, if this process saw it last.
+    /// The newest thread of a session, if this process saw it last.
     pub(super) fn head_of(&self, session: SessionId) -> Option<ThreadId> {
         self.inner().heads.get(&session).copied()
     }
 
-    /// A session goes on with a thread.
+    /// Notes the newest thread of a session.
     pub(super) fn goes_on_with(&self, session: SessionId, thread: ThreadId) {
         let mut inner = self.inner();
         if inner.heads.len() >= 2 * THREADS {
@@ -216,7 +216,7 @@ impl Known {
         inner.heads.insert(session, thread);
     }
 
-    /// Whether a thread's last answer was called like this too: some servers call all of theirs the same.
+    /// Returns true if a thread's last answer had the same id: some servers give all of theirs the same.
     pub(super) fn is_called_again(&self, thread: ThreadId, answer: &AnswerId) -> bool {
         let mut inner = self.inner();
         if inner.answers.len() >= 2 * THREADS {
@@ -225,7 +225,7 @@ impl Known {
         inner.answers.insert(thread, answer.clone()).as_ref() == Some(answer)
     }
 
-    /// A thread was answered, and the answer ends like this.
+    /// Notes the answer of a thread, by its last digest.
     pub(super) fn answered_with(&self, ticket: &Ticket, newest: Digest, thread: ThreadId) {
         let mut inner = self.inner();
         if inner.answered.len() >= 2 * THREADS {
@@ -234,12 +234,12 @@ impl Known {
         inner.answered.insert((ticket.principal.clone(), newest), thread);
     }
 
-    /// The thread of a principal that was answered so last.
+    /// The thread of a principal that was last given this answer.
     pub(super) fn thread_answered_with(&self, principal: &str, newest: Digest) -> Option<ThreadId> {
         self.inner().answered.get(&(principal.to_owned(), newest)).copied()
     }
 
-    /// A client had its session summarised.
+    /// Notes that a client had its session summarised.
     pub(super) fn compacting(&self, ticket: &Ticket, summary: Summary) {
         if mark(&summary).len() > SUMMARY {
             return;
@@ -252,13 +252,13 @@ impl Known {
         inner.summaries.push_back(OwnSummary { principal, session: ticket.session, summary });
     }
 
-    /// The summaries of a principal that wait, newest first.
+    /// The waiting summaries of a principal, newest first.
     pub(super) fn summaries(&self, principal: &str) -> Vec<OwnSummary> {
         let inner = self.inner();
         inner.summaries.iter().rev().filter(|summary| summary.principal == principal).cloned().collect()
     }
 
-    /// A user said something in a session.
+    /// Notes a user's message in a session.
     pub(super) fn said(&self, principal: &str, session: SessionId, words: String) {
         let mut inner = self.inner();
         let before = inner.said.iter().position(|said| said.session == session);
@@ -271,7 +271,7 @@ impl Known {
             said.words.push_back(words);
         }
         if said.words.len() > WORDS {
-            // The first words stay: a summary of the beginning tells them.
+            // The first messages stay: a summary repeats the beginning.
             said.words.remove(1);
         }
         if inner.said.len() == SAID {
@@ -280,9 +280,9 @@ impl Known {
         inner.said.push_back(said);
     }
 
-    /// The session of which most is told again in `text`; of several the newest. A word or two is not enough.
+    /// The session of which `text` repeats most; of several the newest. A word or two is not enough.
     pub(super) fn told_in(&self, principal: &str, text: &str) -> Option<SessionId> {
-        // Searching takes its time: nobody waits for it.
+        // The search takes time, so it runs on a copy, outside the lock.
         let said: Vec<Said> = {
             let inner = self.inner();
             inner.said.iter().filter(|said| said.principal == principal).cloned().collect()

@@ -1,7 +1,7 @@
-//! Recording what passes between an agent and its provider: each request finds its place in the log by its client's ids
-//! and by its own history, each answer follows it.
+//! Recording of the traffic between an agent and its provider: each request finds its place in the log by its
+//! client's ids and by its own history, and each answer follows it.
 //!
-//! Nothing here changes a byte of what passes. All of it blocks on the store: callers in async code give it a thread.
+//! No byte of the traffic is changed here. All of it blocks on the store: callers in async code give it a thread.
 
 mod ending;
 mod finishing;
@@ -42,16 +42,16 @@ use self::{
     unwritten::{Mark, Unwritten},
 };
 
-/// How many messages are remembered by their bytes: some hundred long sessions, a few megabytes.
+/// Number of messages remembered by their bytes: some hundred long sessions, a few megabytes.
 const REMEMBERED: usize = 65_536;
 
-/// How many items a request may name instead of holding them.
+/// Largest number of items that a request may name instead of holding them.
 const NAMED: usize = 1_024;
 
-/// How many letters a model gets back beside the results of other calls.
+/// Number of letters a recall returns beside the results of other calls.
 const GIVEN_BACK: usize = 8_000;
 
-/// How often a request is placed anew because somebody else wrote first.
+/// Number of attempts at placing a request when other writers come first.
 pub(crate) const TRIES: usize = 8;
 
 /// Records requests and answers.
@@ -60,25 +60,25 @@ pub struct Recorder {
     store: Arc<Sqlite>,
     pub(crate) memo: Memo,
     known: Arc<Known>,
-    /// The threads whose requests are composed.
+    /// Cached state of threads whose requests are composed.
     pub(crate) lives: Arc<Lives>,
 }
 
-/// A request that has come.
+/// An incoming request.
 pub struct Arrival<'a> {
-    /// Whose it is. Nobody's requests ever continue somebody else's sessions.
+    /// Its owner. A principal's requests never continue another principal's sessions.
     pub principal: &'a str,
     /// The provider's format.
     pub format: Format,
     /// The body, not compressed.
     pub body: &'a str,
-    /// The same bytes where they may be kept instead of a copy, because they hold on to no more memory than they are long.
+    /// The same bytes, if they may be kept instead of a copy because they hold no more memory than their length.
     pub shared: Option<&'a Bytes>,
     /// Looks up a header by its lower-case name.
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
-    /// When it came.
+    /// Time at which it came.
     pub at: Time,
-    /// What it is for, where more than the request says so.
+    /// Its purpose, if it is known from elsewhere than the request.
     pub purpose: Option<Purpose>,
 }
 
@@ -91,25 +91,25 @@ pub struct Ticket {
     pub thread: ThreadId,
     /// The last event of the request.
     pub head: Seq,
-    /// How it was placed.
+    /// Way in which it was placed.
     pub placed: Placed,
-    /// Who sent it.
+    /// Program that sent it.
     pub client: Client,
-    /// What for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// The model it asks.
+    /// Model it asks.
     pub model: Option<ModelName>,
-    /// The number of its call, if it was composed.
+    /// Number of its call, if it was composed.
     pub call: Option<u64>,
-    /// The number of its call, if it was relayed as it came.
+    /// Number of its call, if it was relayed as it came.
     pub relayed: Option<u64>,
-    /// The thread that the call was made in, as it is remembered.
+    /// Cached state of the thread in which the call was made.
     pub(crate) live: Option<Arc<Live>>,
-    /// The first event that the client does not have though its provider was told of it.
+    /// The first event that the client does not have though its provider does.
     pub(crate) unsent: Option<Seq>,
-    /// Whether its provider keeps the answer.
+    /// True if its provider keeps the answer.
     pub(crate) keeps_answer: bool,
-    /// Whose it is.
+    /// Its owner.
     principal: String,
     pub(crate) format: Format,
     at: Time,
@@ -119,19 +119,19 @@ pub struct Ticket {
     instructions: Digest,
     key: Option<String>,
     line: Line,
-    /// The request itself, where it is written with its answer.
+    /// The request itself, if it is written with its answer.
     unwritten: Option<Arc<Unwritten>>,
     unwritten_bytes: usize,
 }
 
 impl Ticket {
-    /// How much of the request is still to be written.
+    /// Size of the part of the request that is still to be written.
     pub fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes
     }
 }
 
-/// How a request was placed.
+/// Way in which a request was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placed {
     /// It begins a session.
@@ -142,14 +142,14 @@ pub enum Placed {
     Continued,
     /// It continues its thread after the client compacted it.
     Compacted,
-    /// It is the same request again, which had no answer yet.
+    /// It repeats a request that had no answer yet.
     Retried,
-    /// It parts from what its thread holds.
+    /// It differs from its thread's history, and forks it.
     Forked,
 }
 
 impl Placed {
-    /// Its name.
+    /// Name of the way.
     pub fn name(self) -> &'static str {
         match self {
             Self::Began => "began",
@@ -162,30 +162,30 @@ impl Placed {
     }
 }
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Debug)]
 pub struct End {
-    /// The answer as far as it came, and what it used.
+    /// The answer as far as it came, and its usage.
     pub answer: Vec<Event>,
-    /// How it ended.
+    /// Way it ended.
     pub ending: Ending,
     /// The provider's status, if it gave one.
     pub status: Option<u16>,
-    /// How many bytes were sent back.
+    /// Number of bytes sent back.
     pub bytes: u64,
-    /// How long the first byte took.
+    /// Time to the first byte.
     pub first_byte: Option<Duration>,
-    /// How long all took.
+    /// Total time.
     pub took: Duration,
-    /// When it ended.
+    /// Time at which it ended.
     pub at: Time,
-    /// What a policy would have sent, as JSON.
+    /// The request a policy would have sent, as JSON.
     pub observed: Option<String>,
-    /// What the client was told, if that is not the answer itself.
+    /// The client's form of the answer, if it differs.
     pub told: Option<Told>,
 }
 
-/// How a request ended.
+/// Way a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// The provider answered in full.
@@ -201,7 +201,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Its name.
+    /// Name of the way.
     pub fn name(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -213,25 +213,25 @@ impl Ending {
     }
 }
 
-/// Why something could not be recorded.
+/// Reason a request could not be recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The body is no request.
+    /// The body is not a request.
     #[error("the request cannot be read: {0}")]
     Unreadable(#[from] WireError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Others write to the same session all the time.
+    /// Other writers append to the same session all the time.
     #[error("others write to this session faster than a request can be placed in it; send it again")]
     Busy,
 }
 
-/// Takes a request where it belongs; `None` if it is to be placed again.
+/// Function that writes a request at its place; `None` if it is to be placed again.
 type Take<'t> = dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError> + 't;
 
-/// Writes a request, and says where its thread ends then and which call it is; `None` if it cannot.
+/// Function that writes a request, and returns the thread's new end and the number of the call; `None` if it cannot.
 type Write<'w> = dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError> + 'w;
 
 impl Recorder {
@@ -245,27 +245,29 @@ impl Recorder {
         &self.store
     }
 
-    /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
+    /// Records a request: finds the thread it continues, or makes one, and appends its new messages.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
         self.arrive_by(arrival, &mut |seen, caller, place| {
             self.relay(arrival, seen, caller, place, Writing::Now).map(Some)
         })
     }
 
-    /// The same, but what is new is written when it is [finished](Self::finish), together with its answer, unless somebody
-    /// [wants it before](Self::write_down_before). Other requests to this recorder are placed as if it were written.
+    /// The same, but the new messages are written when it is [finished](Self::finish), together with its answer,
+    /// unless they are [needed before](Self::write_down_before). Other requests to this recorder are placed as if
+    /// they were written.
     pub fn expect(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
         self.arrive_by(arrival, &mut |seen, caller, place| {
             self.relay(arrival, seen, caller, place, Writing::MayWait).map(Some)
         })
     }
 
-    /// A request of somebody's went on that was not recorded: what their provider's cache holds of it nobody knows here.
+    /// Notes that a principal's request went on without being recorded: it is unknown how much their provider's cache
+    /// holds of it.
     pub fn passed_unread(&self, principal: &str, at: Time) {
         self.lives.clients.passed_unread(principal, at);
     }
 
-    /// Finds the place of a request and has it taken there; again, if somebody else wrote first or the taker wants so.
+    /// Finds the place of a request and calls `take` with it; again, if another writer came first or `take` wants so.
     pub(crate) fn arrive_by(
         &self,
         arrival: &Arrival<'_>,
@@ -274,8 +276,8 @@ impl Recorder {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         let mut caller = Caller::of(arrival.header, &seen);
         caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
-        // Requests of one session find their places one after another: a title and the first turn come together. So do those
-        // without an id that begin alike: each must see what became of the one before.
+        // Requests of one session are placed one after another: a title and the first turn come together. So are
+        // requests without an id that begin alike: each must see the result of the one before.
         let begins = seen.units().first().map(|unit| unit.digest.to_string());
         let session = caller.session.as_deref().or(begins.as_deref()).unwrap_or_default();
         let _turn = self.known.turn_of(arrival.principal, session);
@@ -284,7 +286,7 @@ impl Recorder {
         let mut tries = 0;
         loop {
             let place = Placing::new(self, arrival, &seen, &caller).place()?;
-            // What was not written was not seen.
+            // Unwritten requests are not found in the store, so they are written and the search repeated.
             if tries < TRIES && self.write_down(&[self.known.mark_of(place.session)])? > 0 {
                 tries += 1;
                 continue;
@@ -296,7 +298,7 @@ impl Recorder {
                 Err(RecordError::Store(StoreError::Conflict { thread, .. })) if tries < TRIES => {
                     self.known.forget(thread);
                     tries += 1;
-                    // The thread that was to be made is there: this request was seen before, by this gateway or another.
+                    // The thread to be made exists already: this request was seen before, by this gateway or another.
                     if let Some((thread, link)) = opened
                         && let Some(place) = self.seen_before(thread, link)?
                         && let Ok(Some(ticket)) = take(&seen, &caller, place)
@@ -310,20 +312,20 @@ impl Recorder {
         }
     }
 
-    /// Has the requests written that came before a time and still wait for their answers. Does not wait for the store.
+    /// Has requests written that came before a time and still wait for their answers. Does not wait for the store.
     pub fn write_down_before(&self, time: Time) {
         for unwritten in self.known.unwritten_before(time) {
             let Ok(Some(leaving)) = unwritten.try_leave() else { continue };
             let known = Arc::clone(&self.known);
             self.store.commit_then(leaving.commit.clone(), move |written| match written {
                 Ok(_) => known.is_written(&unwritten),
-                // Its answer tells of what is wrong, or finds another place.
+                // Its answer will report the fault, or find another place.
                 Err(_) => leaving.stays(),
             });
         }
     }
 
-    /// Writes the requests down that have one of these marks; gives how many there were.
+    /// Writes the requests that have one of these marks, and returns their number.
     fn write_down(&self, marks: &[Mark]) -> Result<usize, StoreError> {
         let unwritten = self.known.unwritten(marks);
         for unwritten in &unwritten {
@@ -336,7 +338,7 @@ impl Recorder {
         Ok(unwritten.len())
     }
 
-    /// Writes a request down that was left to its answer. `false` if somebody else has gone on with its thread.
+    /// Writes a request that was to be written with its answer. `false` if another writer has continued its thread.
     pub(crate) fn write_now(&self, ticket: &Ticket) -> Result<bool, StoreError> {
         let Some(unwritten) = &ticket.unwritten else { return Ok(true) };
         let is_down = unwritten.write(&self.store)?;
@@ -366,7 +368,7 @@ impl Recorder {
     fn seen_before(&self, thread: ThreadId, link: Digest) -> Result<Option<Place>, StoreError> {
         let thread = match self.store.thread(thread) {
             Ok(thread) => thread,
-            // Its session is elsewhere, and so is it.
+            // Its session is elsewhere, and so is the thread.
             Err(StoreError::UnknownThread(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -386,7 +388,7 @@ impl Recorder {
         }))
     }
 
-    /// Writes a request down where it belongs.
+    /// Writes a request at its place.
     pub(crate) fn take(
         &self,
         arrival: &Arrival<'_>,
@@ -395,7 +397,7 @@ impl Recorder {
         place: Place,
     ) -> Result<Ticket, RecordError> {
         let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
-            // What is sent again is in the log.
+            // A request that is sent again is in the log already.
             if commit.events.is_empty() && commit.opens.is_none() {
                 return Ok(Some((commit.after, None)));
             }
@@ -404,8 +406,8 @@ impl Recorder {
         taken.ok_or(RecordError::Busy)
     }
 
-    /// Records a request that goes on as it came, with a call that tells how it can be written again: at once, or with its
-    /// answer if that may be.
+    /// Records a request that goes on as it came, with a call from which it can be written again: at once, or with
+    /// its answer if that is allowed.
     pub(crate) fn relay(
         &self,
         arrival: &Arrival<'_>,
@@ -417,7 +419,8 @@ impl Recorder {
         self.lives.clients.relayed(arrival.principal, seen, arrival.at);
         let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
         if is_fork || (place.new.is_empty() && place.opens.is_none()) {
-            // What a fork shares is read as soon as it is there. What is asked again is in the log.
+            // The shared part of a fork can be read once the fork exists. A request that is asked again is in the
+            // log.
             let mut ticket = self.take(arrival, seen, caller, place)?;
             ticket.relayed = self.relay_again(arrival, seen, ticket.thread)?;
             return Ok(ticket);
@@ -450,7 +453,7 @@ impl Recorder {
         Ok(ticket)
     }
 
-    /// Tells of a request that is in the log and goes on once more; gives the number of its call.
+    /// Records a call for a request that is in the log and goes on once more, and returns the call's number.
     fn relay_again(
         &self,
         arrival: &Arrival<'_>,
@@ -460,7 +463,7 @@ impl Recorder {
         let mut tries = 0;
         loop {
             let Some(mut relayed) = self.relayed_thread(thread, None)? else { return Ok(None) };
-            // Calls are told in order: one that repeats an earlier request is told where the thread ends by now.
+            // Calls are numbered in order: one that repeats an earlier request stands at the thread's end by now.
             let mut commit = Commit::new(thread, relayed.head(), Vec::new(), Vec::new());
             let told = audited(thread, relayed.tell(&self.store, arrival, seen, &commit))?;
             let Some((call, records)) = told else { return Ok(None) };
@@ -476,7 +479,7 @@ impl Recorder {
         }
     }
 
-    /// What a request to be relayed goes on from.
+    /// State from which a request to be relayed continues.
     fn relayed_thread(
         &self,
         thread: ThreadId,
@@ -485,7 +488,7 @@ impl Recorder {
         audited(thread, self.lives.relayed(&self.store, thread, opens))
     }
 
-    /// A request is to be written with its answer.
+    /// Leaves a request to be written with its answer.
     pub(crate) fn leave_unwritten(
         &self,
         ticket: &mut Ticket,
@@ -500,7 +503,8 @@ impl Recorder {
         ticket.unwritten = Some(unwritten);
     }
 
-    /// As [`take`](Self::take), where somebody else writes: they say where the thread ends then, and which call that is.
+    /// As [`take`](Self::take), with a function that writes, and returns the thread's new end and the number of the
+    /// call.
     pub(crate) fn take_by(
         &self,
         arrival: &Arrival<'_>,
@@ -557,17 +561,17 @@ impl Recorder {
         Ok(Some(ticket))
     }
 
-    /// Whether a model answered somebody so, as far as that is fresh in mind.
+    /// Returns true if a model recently gave this principal this answer.
     pub(crate) fn was_answered(&self, principal: &str, said: Digest) -> bool {
         self.known.thread_answered_with(principal, said).is_some()
     }
 
-    /// The request is placed once more: this ticket waits for nothing.
+    /// Gives up a ticket, because its request is placed once more.
     pub(crate) fn leaves(&self, ticket: &Ticket) {
         self.known.answered((ticket.thread, ticket.head));
     }
 
-    /// The request's thread ends elsewhere now, because something was decided for it.
+    /// Moves a ticket to the new end of its thread, where decisions were recorded.
     pub(crate) fn moved(&self, ticket: &mut Ticket, head: Seq, call: Option<u64>) {
         self.leaves(ticket);
         ticket.head = head;
@@ -576,8 +580,8 @@ impl Recorder {
     }
 }
 
-/// What was found out to tell of a call. A record that cannot be read, written by another version, stops no request: its call
-/// is not told.
+/// The result of preparing the record of a call. An unreadable record, written by another version, must not stop a
+/// request: its call is not recorded.
 fn audited<T>(thread: ThreadId, told: Result<T, SessionError>) -> Result<Option<T>, StoreError> {
     match told {
         Ok(told) => Ok(Some(told)),
@@ -589,7 +593,7 @@ fn audited<T>(thread: ThreadId, told: Result<T, SessionError>) -> Result<Option<
     }
 }
 
-/// Whoever was first: the request is placed again.
+/// Turns a concurrent creation into a conflict, so that the request is placed again.
 pub(crate) fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
     match error {
         conflict @ StoreError::Conflict { .. } => conflict,
@@ -598,7 +602,7 @@ pub(crate) fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
     }
 }
 
-/// An event at the time it came, unless it has a time.
+/// Sets an event's time to the request's, unless it has one.
 fn at(event: Event, time: Time) -> Event {
     if event.time.is_some() { event } else { event.at(Some(time)) }
 }

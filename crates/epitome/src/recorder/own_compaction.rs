@@ -1,5 +1,5 @@
-//! Clients compact their own histories: they have a summary made, and go on with a history that begins with it. That
-//! history continues the session, as a compaction turn.
+//! Compactions by clients: they have a summary made, and go on with a history that begins with it. That history
+//! continues the session, as a compaction turn.
 
 use epitome_core::{
     Digest, Event, Fact, Part, Seq,
@@ -8,10 +8,10 @@ use epitome_core::{
 use epitome_store::{Sqlite, StoreError, records::ThreadRow};
 use epitome_wire::seen::Seen;
 
-/// How many of a thread's last events are looked through for what the client kept of them.
+/// Number of a thread's last events that are searched for messages that the client kept.
 const TAIL: u64 = 2_048;
 
-/// What a client was answered when it asked for a summary.
+/// The summary in an answer to a client that asked for one.
 pub(super) fn summary_in(answer: &[Event]) -> Option<Summary> {
     let mut text = String::new();
     for event in answer {
@@ -31,7 +31,7 @@ pub(super) fn summary_in(answer: &[Event]) -> Option<Summary> {
     (!text.trim().is_empty()).then_some(Summary::Text(text))
 }
 
-/// The words, or the seal, by which a summary is known again.
+/// The words, or the seal, by which a summary is recognised.
 pub(super) fn mark(summary: &Summary) -> &str {
     match summary {
         Summary::Text(text) | Summary::Structured { text, .. } => text,
@@ -43,12 +43,12 @@ pub(super) fn mark(summary: &Summary) -> &str {
 pub(super) struct Continuation {
     /// The compaction turn.
     pub(super) event: Event,
-    /// The first unit after what the client kept.
+    /// The first unit after those that the client kept.
     pub(super) from: usize,
 }
 
-/// The turn by which `thread` goes on with the history in `seen`, whose unit `at` repeats `summary`. `links` are the
-/// normalised chain after each unit.
+/// The turn with which `thread` continues with the history in `seen`, whose unit `at` repeats `summary`. `links` are
+/// the normalised chain after each unit.
 pub(super) fn continuation(
     store: &Sqlite,
     thread: &ThreadRow,
@@ -82,7 +82,7 @@ pub(super) fn continuation(
     Ok(Continuation { event, from })
 }
 
-/// How many of the thread's last events stand at the beginning of `after`.
+/// Number of the thread's last events that `after` begins with.
 fn kept(tail: &[(Seq, Digest)], after: &[Digest]) -> usize {
     let most = tail.len().min(after.len());
     let is_kept = |count: &usize| {

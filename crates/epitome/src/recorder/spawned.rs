@@ -1,16 +1,16 @@
-//! Which call started a subagent.
+//! Search for the call that started a subagent.
 
 use epitome_core::{EventId, Fact, Logged, Seq, id::CallId};
 use epitome_store::{EventLog, Sqlite, Start, StoreError, records::ThreadRow};
 
-/// How far back in the parent the call is looked for.
+/// Number of the parent's last events that are searched.
 const BACK: u64 = 64;
 
-/// How much of the subagent's first words must be in the call.
+/// Number of the subagent's first letters that must be in the call.
 const WORDS: usize = 80;
 
-/// How a subagent of `parent` begins, whose first words are `words`: by the newest call whose arguments hold them, or by the
-/// only call that waits for its result.
+/// Origin of a subagent of `parent`, whose first words are `words`: the newest call whose arguments contain them, or
+/// the only call that waits for its result.
 pub(super) fn start(store: &Sqlite, parent: &ThreadRow, words: Option<&str>) -> Result<Start, StoreError> {
     let from = Seq(parent.head.seq.0.saturating_sub(BACK) + 1);
     let events = store.read(parent.id, from, usize::try_from(BACK).unwrap_or(usize::MAX))?;
@@ -43,7 +43,7 @@ fn beginning(words: &str) -> String {
 }
 
 fn beginning_in(arguments: &str, said: &str) -> bool {
-    // Escapes such as `\n` leave a letter behind: read the arguments as what they are.
+    // Escapes such as `\n` leave a letter behind, so the arguments are parsed.
     let plain = serde_json::from_str::<serde_json::Value>(arguments).ok();
     let mut letters = String::new();
     match &plain {

@@ -1,7 +1,8 @@
-//! Requests that are written down together with their answers: one commit costs little more than half of two.
+//! Requests that are written together with their answers: one commit costs little more than half of two.
 //!
-//! Until then they are only in mind, and a kill takes them along; no client was told anything in full by then. Whatever
-//! could have to know of one has it written first: the same session, an id it came with, a history that begins alike.
+//! Until then they are only in memory, and a kill loses them; by then no client has received a whole answer. Any
+//! request that might be related to one has it written first: one of the same session, with the same id, or with a
+//! history that begins alike.
 
 use std::{
     collections::HashMap,
@@ -16,11 +17,11 @@ use epitome_store::{
 };
 use epitome_wire::{caller::Caller, seen::Seen};
 
-/// A request that is not written down yet, or was by somebody else.
+/// A request that is not written yet, or was written by another thread.
 #[derive(Debug)]
 pub(super) struct Unwritten {
     pub(super) thread: ThreadId,
-    /// When it came.
+    /// Time at which it came.
     at: Time,
     marks: Vec<Mark>,
     state: Mutex<State>,
@@ -29,15 +30,15 @@ pub(super) struct Unwritten {
 
 #[derive(Debug)]
 enum State {
-    /// Nobody has written it.
+    /// Not written.
     Waiting(Box<Commit>),
-    /// Somebody writes it, its answer most likely.
+    /// Being written, most likely with its answer.
     Leaving,
-    /// It is written, or nobody can.
+    /// Written, or impossible to write.
     Gone,
 }
 
-/// A request on its way into the store. Whoever wants it written waits until this is dropped.
+/// A request that is being written. Other threads that need it wait until this is dropped.
 #[derive(Debug)]
 pub(super) struct Leaving {
     pub(super) commit: Commit,
@@ -46,7 +47,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// It could not be written.
+    /// Puts the request back: it could not be written.
     pub(super) fn stays(mut self) {
         self.becomes = State::Waiting(Box::new(self.commit.clone()));
     }
@@ -65,8 +66,8 @@ impl Unwritten {
         Self { thread, at, marks, state: Mutex::new(State::Waiting(Box::new(commit))), left: Condvar::new() }
     }
 
-    /// Writes it down, unless that was done. If somebody else has gone on with its thread it is left to its answer, which
-    /// finds another place for it; then this is `false`.
+    /// Writes the request, unless that was done. If another writer has continued its thread it is left to its answer,
+    /// which finds another place for it; then the result is `false`.
     pub(super) fn write(&self, store: &Sqlite) -> Result<bool, StoreError> {
         let mut state = self.settled();
         if let State::Waiting(commit) = &*state {
@@ -79,7 +80,7 @@ impl Unwritten {
         Ok(true)
     }
 
-    /// The call that was composed with it never left: whoever writes it writes nothing of that. `false` if it is written.
+    /// Drops the composed call from the commit, since it never left. `false` if the request is written already.
     pub(super) fn never_left(&self) -> bool {
         let mut state = self.settled();
         let State::Waiting(commit) = &mut *state else { return false };
@@ -87,12 +88,12 @@ impl Unwritten {
         true
     }
 
-    /// Takes it along, if it is not written; waits for whoever is writing it.
+    /// Takes the request for writing, if it is not written; waits while another thread writes it.
     pub(super) fn leave(self: &Arc<Self>) -> Option<Leaving> {
         self.taken(self.settled())
     }
 
-    /// The same, unless somebody is writing it just now: then nothing is known.
+    /// The same without waiting: an error if another thread is writing it.
     pub(super) fn try_leave(self: &Arc<Self>) -> Result<Option<Leaving>, Busy> {
         let state = match self.state.try_lock() {
             Ok(state) => state,
@@ -112,7 +113,7 @@ impl Unwritten {
         }
     }
 
-    /// How it is once nobody is writing it.
+    /// State once no thread is writing it.
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         while let State::Leaving = *state {
@@ -122,12 +123,12 @@ impl Unwritten {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in there is ever half done.
+        // No operation under the lock can leave it half done, so a poisoned one is still valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes all that is said of a composed call out of a commit.
+/// Takes the records of a composed call out of a commit.
 pub(super) fn calls_of(commit: &mut Commit) -> Vec<Record> {
     let is_of_call = |record: &mut Record| match record {
         Record::Content(_) | Record::Piece(_) | Record::CallsSoFar(_) | Record::Call(_) => true,
@@ -141,16 +142,16 @@ pub(super) fn calls_of(commit: &mut Commit) -> Vec<Record> {
     commit.records.extract_if(.., is_of_call).collect()
 }
 
-/// Somebody is writing a request just now.
+/// Another thread is writing the request.
 #[derive(Debug)]
 pub(super) struct Busy;
 
-/// Something by which a request and another may belong together. Two that have nothing in common may have one by accident,
-/// which only costs a commit.
+/// Mark by which two requests may be related. Two unrelated requests may share one by accident, which only costs a
+/// commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Mark(u64);
 
-/// The marks that a request has before anybody knows where it belongs.
+/// The marks of a request that is not placed yet.
 pub(super) fn marks(
     hasher: &impl BuildHasher,
     principal: &str,
@@ -171,7 +172,7 @@ pub(super) fn mark_of(hasher: &impl BuildHasher, session: SessionId) -> Mark {
     Mark(hasher.hash_one(("session", session)))
 }
 
-/// All that are not written yet, by their marks.
+/// All requests that are not written yet, by their marks.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     by_mark: HashMap<Mark, Vec<Arc<Unwritten>>>,
@@ -195,12 +196,12 @@ impl Shelf {
         }
     }
 
-    /// Those with any of these marks.
+    /// Requests with any of these marks.
     pub(super) fn with(&self, marks: &[Mark]) -> Vec<Arc<Unwritten>> {
         once(marks.iter().filter_map(|mark| self.by_mark.get(mark)).flatten().cloned())
     }
 
-    /// Those that came before a time.
+    /// Requests that came before a time.
     pub(super) fn before(&self, time: Time) -> Vec<Arc<Unwritten>> {
         once(self.by_mark.values().flatten().filter(|unwritten| unwritten.at < time).cloned())
     }

@@ -1,7 +1,8 @@
-//! What a compaction is followed by: notes in files, a line that says where they are, a word that lets the agent go on.
+//! Additions to the request after a compaction: notes in files, a line with their paths, a message that lets the
+//! agent go on.
 //!
-//! The lines are events like any other, appended with the request that first shows them, and whether they are due is seen
-//! from the context alone. So a crash, a restart or another process adds nothing twice.
+//! The additions are events like any other, appended with the request that first shows them, and the context alone
+//! shows if they are due. So a crash, a restart or another process adds nothing twice.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,13 +22,13 @@ use super::{
 };
 use crate::memory_files::{MemoryFiles, Written, reference};
 
-/// What the word that lets an agent go on is recorded as.
+/// Hook name under which the message that lets an agent go on is recorded.
 const CONTINUE: &str = "auto_continue";
 
-/// What the line about notes is recorded as.
+/// Hook name under which the line about notes is recorded.
 const NOTES: &str = "memory_files";
 
-/// The word that lets an agent go on.
+/// The message that lets an agent go on.
 const GO_ON: &str = "Go on with what is under way: the summary above tells where it stands. If nothing is left to do, or if \
                      you cannot go on without an answer, say so.";
 
@@ -36,8 +37,7 @@ fn line_about(folder: &Path) -> String {
 }
 
 impl Desk {
-    /// What is to be added to the request that is being made, in order, as far as there is room: there is, after a
-    /// compaction.
+    /// Events to add to the request being made, in order, as far as there is room, which there is after a compaction.
     pub(super) fn afterwards(
         &self,
         state: &mut State,
@@ -62,9 +62,9 @@ impl Desk {
         added.into_iter().flatten().take_while(fits).map(event).collect()
     }
 
-    /// The line about the notes, if they are there and nothing shown says so.
+    /// The line about the notes, if they exist and no shown message names them.
     fn line_about_notes(&self, state: &mut State, folder: &Path) -> Option<String> {
-        // Whoever listens knows why there are none.
+        // A failure was reported to listeners.
         let written = self.note_at(state, folder).ok().flatten();
         let context = state.view.context();
         let is_told = context.segments().iter().filter_map(|segment| segment.injection());
@@ -72,8 +72,8 @@ impl Desk {
         (written.is_some() && !is_told).then(|| line_about(folder))
     }
 
-    /// Writes down what the summary in force says; nothing if none is. A failure is told to whoever listens, too: the
-    /// session goes on without, and it is tried again with the next request.
+    /// Writes the summary in force to files; `None` if there is none. Listeners are told of a failure, too: the
+    /// session goes on without the notes, and they are tried again with the next request.
     pub(super) fn note(&self, folder: &Path) -> Result<Option<Written>, SessionError> {
         let mut state = self.state()?;
         state.catch_up(&self.store, self.thread)?;
@@ -106,8 +106,8 @@ impl Desk {
     }
 }
 
-/// Whether a request ends with a summary that nobody asked for, or with an answer from before it: nothing that a model
-/// could go on with.
+/// Returns true if a request ends with an automatic summary, or with an answer from before it: a model could not go
+/// on from there.
 fn ends_without_a_question(context: &Context) -> bool {
     let Some(summary) = context.summary() else { return false };
     let Some(last) = context.segments().last() else { return false };

@@ -1,4 +1,4 @@
-//! What the model answered, taken into the log; what it asked of the session itself is answered.
+//! The model's answer, appended to the log, and the session's own results for calls of its tools.
 
 use epitome_core::{
     event::{ToolCall, Trigger, Usage},
@@ -8,30 +8,30 @@ use epitome_wire::{Answered, Finish, is_compact_call, say::Ended};
 
 use super::{builder::CompactTool, desk::Desk, error::SessionError, orders};
 
-/// What the model answered.
+/// The model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its words.
+    /// Its text.
     pub text: String,
     /// The tools it calls, in order. Calls that the session answers itself are not among them.
     pub calls: Vec<ToolCall>,
-    /// Why it ended, if the provider says.
+    /// Reason it ended, if the provider reports one.
     pub finish: Option<Finish>,
-    /// What was used, if the provider says.
+    /// Tokens used, if the provider reports them.
     pub usage: Option<Usage>,
-    /// How many calls the session has answered itself.
+    /// Number of calls the session has answered itself.
     pub own_calls: usize,
 }
 
 impl Answer {
-    /// Whether the model has said all it wants to say. If not, it waits for the results of its calls: those that are
-    /// listed, or those that the session has given already.
+    /// Returns true if the model is finished. If not, it waits for the results of its calls: those that are listed,
+    /// or those that the session has added already.
     pub fn is_final(&self) -> bool {
         self.calls.is_empty() && self.own_calls == 0
     }
 }
 
-/// Takes an answer. What the agent asked of the session itself is answered, and given.
+/// Appends an answer, and results for calls of the session's own tools.
 pub(super) fn take(
     desk: &Desk,
     body: &str,
@@ -57,7 +57,7 @@ pub(super) fn take(
                 "A summary of what lies behind is being made; go on."
             }
             Err(SessionError::Nothing(_)) => "There is nothing to compact yet; go on.",
-            // The answer is in the log: whoever gave it must not give it again.
+            // The answer is in the log: the caller must not append it again.
             Err(error) => {
                 tracing::warn!(target: "epitome::compaction", %error, "the agent asked for a compaction");
                 "That did not work; go on without."

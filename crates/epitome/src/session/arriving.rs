@@ -1,29 +1,29 @@
-//! What comes with a call, and when that is written down.
+//! The input of a call, and the point at which the call is written.
 
 use epitome_core::{Fact, Noted, Seq, project::Line};
 use epitome_store::records::{Commit, Opens, Record};
 
-/// What comes with a call and is written together with it.
+/// Input of a call that is written together with it.
 #[derive(Debug, Default)]
 pub(crate) struct Arriving {
-    /// What happened.
+    /// New events.
     pub(crate) events: Vec<Noted>,
-    /// What is recorded beside it.
+    /// Records beside them.
     pub(crate) records: Vec<Record>,
     /// The thread, if it is made by this.
     pub(crate) opens: Option<Opens>,
-    /// What to do if nothing fits into what refusals have taught.
+    /// Handling of limits that refusals have shown, if nothing fits within them.
     pub(crate) taught: Taught,
-    /// When the call is written down.
+    /// Point at which the call is written.
     pub(crate) writing: Writing,
-    /// A tool that is added to the request, by which the model gets back what was left out.
+    /// Choice to add the recall tool, by which the model gets back parts that were left out.
     pub(crate) recall: RecallOffer,
-    /// The first event of what the model has not answered yet, if anybody knows.
+    /// The first event that the model has not answered yet, if known.
     pub(crate) unanswered: Option<Seq>,
 }
 
-/// A tool that is added to a request, by which the model gets back what was left out. A tool that the client itself
-/// gives the model needs no offer.
+/// Choice to add the recall tool to a request, by which the model gets back parts that were left out. A tool that the
+/// client itself gives the model needs no offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RecallOffer {
     /// None is added.
@@ -36,7 +36,7 @@ pub(crate) enum RecallOffer {
 }
 
 impl RecallOffer {
-    /// Whether the tool is added to the next request of a line.
+    /// Returns true if the tool is added to the next request of a line.
     pub(crate) fn holds(self, line: &Line) -> bool {
         match self {
             Self::None => false,
@@ -46,27 +46,27 @@ impl RecallOffer {
     }
 }
 
-/// When a call is written down.
+/// Point at which a call is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Writing {
-    /// Before it counts.
+    /// Before it is used.
     #[default]
     Now,
-    /// By whoever made it, before anybody asks for the next one, if nothing was decided for it but to grow.
+    /// Later, by the caller and before the next call, if the request only grows and no decision was made for it.
     MayWait,
 }
 
-/// Whether what refusals have taught of a window is kept to when nothing fits into it.
+/// Handling of a window that refusals have shown, if nothing fits within it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Taught {
-    /// It is: whoever asks again would be refused again.
+    /// It is kept: the same request would be refused again.
     #[default]
     Holds,
-    /// It is not: the client will send its request anyway, and what is known of the window otherwise is the better guess.
+    /// It is doubted: the client will send its request anyway, and other knowledge of the window is the better guess.
     Doubted,
 }
 
-/// Whether a call only follows what happened: whoever makes the next one after it was lost makes the same.
+/// Returns true if a call follows from its events alone: after a loss, the next call comes out the same.
 pub(super) fn decides_nothing(commit: &Commit) -> bool {
     let is_new = commit.opens.is_some() || !commit.events.is_empty();
     let said = commit.events.iter().all(|event| !matches!(event.fact, Fact::Compacted(_)));

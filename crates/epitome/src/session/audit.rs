@@ -1,4 +1,4 @@
-//! Past calls, made again from what was recorded: the proof of what the model saw.
+//! Past calls, made again from the records: the proof of the model's view.
 
 use std::sync::Arc;
 
@@ -28,18 +28,18 @@ use crate::compose::{Script, Scripts};
 /// A past call, made again.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// What was recorded of it.
+    /// Its record.
     pub row: CallRow,
     /// Its format.
     pub format: Format,
-    /// The request, as it is rendered from the log and the records.
+    /// The request, rendered from the log and the records.
     pub rendered: Rendered,
-    /// Its view: what was shown, what was not, and where that is.
+    /// Its view: the parts that were shown, those that were not, and their places.
     pub view: View,
 }
 
 impl Replayed {
-    /// Whether the bytes are those that were sent.
+    /// Returns true if the bytes are those that were sent.
     pub fn is_same(&self) -> bool {
         Digest::of(self.rendered.body.as_bytes()) == self.row.call.hash
     }
@@ -51,20 +51,20 @@ pub fn replay_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replay
     Past::read(store, thread, Some(row.call.head))?.replay(row)
 }
 
-/// What a thread's calls are made again from, read once for as many of them as somebody asks for.
+/// Data from which a thread's calls are made again, read once for any number of calls.
 pub(crate) struct Past<'s> {
     store: &'s Sqlite,
     thread: ThreadId,
-    /// How requests of clients were taken over.
+    /// Records of clients' requests.
     scripts: Scripts,
     line: Line,
-    /// What was decided for calls, by their numbers.
+    /// Decisions for calls, by their numbers.
     passes: Vec<(u64, Pass)>,
     meter: Arc<Meter>,
 }
 
 impl<'s> Past<'s> {
-    /// Reads it, through an event or to the end.
+    /// Reads the data, through an event or to the end.
     pub(crate) fn read(
         store: &'s Sqlite,
         thread: ThreadId,
@@ -82,17 +82,17 @@ impl<'s> Past<'s> {
         Ok(Self { store, thread, scripts, line, passes, meter })
     }
 
-    /// What happened.
+    /// The events.
     pub(crate) fn line(&self) -> &Line {
         &self.line
     }
 
-    /// What was decided for calls, by their numbers.
+    /// Decisions for calls, by their numbers.
     pub(crate) fn passes(&self) -> &[(u64, Pass)] {
         &self.passes
     }
 
-    /// Who counts here.
+    /// Meter that counts here.
     pub(crate) fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
@@ -123,7 +123,7 @@ impl<'s> Past<'s> {
         Ok(Replayed { row, format: rendering.format, rendered, view })
     }
 
-    /// What would be sent now, if nothing more were decided: all that happened, under all that was decided.
+    /// The view that would be sent now without further decisions: all events, with all decisions made.
     pub(crate) fn now(&self, thread: ThreadId, last: Option<&CallRow>) -> Result<View, SessionError> {
         let sent =
             last.map(|row| parse::<Option<Sent>>("sent", row.number, &row.call.sent)).transpose()?.flatten();
@@ -132,8 +132,8 @@ impl<'s> Past<'s> {
     }
 }
 
-/// The window that the newest call of a thread's view was made for, of those that saw nothing after `through`; nothing if
-/// nobody gave one, so that what is known of the model counts.
+/// The window for which the newest call of a thread's view was made, of those that saw nothing after `through`;
+/// `None` if none was given, so that the model's profile counts.
 pub fn window(
     store: &Sqlite,
     thread: ThreadId,
@@ -149,8 +149,8 @@ pub fn window(
     Ok(None)
 }
 
-/// How the requests of a thread name what they leave out: by handles if its model has a tool to ask for it, given by its
-/// client or offered with its last call, and else not at all.
+/// Form in which the requests of a thread name parts they leave out: handles if its model has a tool to recall them,
+/// given by its client or offered with its last call, and else no names at all.
 pub fn names_of(store: &Sqlite, thread: ThreadId, line: &Line) -> Result<Names, SessionError> {
     let last = store.last_made_call(thread)?;
     let script = last.as_ref().and_then(|last| last.call.script.as_deref());
@@ -162,7 +162,7 @@ pub fn names_of(store: &Sqlite, thread: ThreadId, line: &Line) -> Result<Names, 
     Ok(Names::Thread(thread).shown_if(can_ask))
 }
 
-/// The same, and it must be what was sent.
+/// The same, with an error if the result is not the request that was sent.
 pub fn verify_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replayed, SessionError> {
     let replayed = replay_call(store, thread, call)?;
     if replayed.is_same() {
@@ -186,8 +186,8 @@ pub fn recall(store: &Sqlite, thread: ThreadId, handle: &str) -> Result<Vec<Reca
     Ok(recalled)
 }
 
-/// The same one by one, as long as whoever takes them wants more. What a handle says may be anything: no more is read than
-/// is taken, by and large.
+/// The same one by one, as long as `take` wants more. A handle may name any range, so little more is read than is
+/// taken.
 pub(crate) fn recall_while(
     store: &Sqlite,
     thread: ThreadId,
@@ -217,10 +217,10 @@ pub(crate) fn recall_while(
     Ok(())
 }
 
-/// How many recalled events are read at a time.
+/// Number of recalled events read at a time.
 const FEW: usize = 32;
 
-/// The events that a handle names, as far as there are any; `None` if it names none.
+/// The events that a handle names, as far as they exist; `None` if it names none.
 fn named(events: &str, head: Seq) -> Option<SeqSet> {
     let mut runs = Vec::new();
     for run in events.split(',').map(str::trim) {
@@ -234,7 +234,7 @@ fn named(events: &str, head: Seq) -> Option<SeqSet> {
     Some(SeqSet::union(&runs))
 }
 
-/// As much of a handle as an error repeats.
+/// Part of a handle that an error repeats.
 fn excerpt(handle: &str) -> String {
     const LETTERS: usize = 80;
     match handle.char_indices().nth(LETTERS) {
@@ -243,8 +243,8 @@ fn excerpt(handle: &str) -> String {
     }
 }
 
-/// Whether a thread, or one that it was forked from, is called that. A fork shows handles that were written in its
-/// parents, whose numbers it shares.
+/// Returns true if a thread, or one that it was forked from, has this name. A fork shows handles that were written in
+/// its parents, whose numbers it shares.
 fn is_in_view(store: &Sqlite, thread: ThreadId, name: &str) -> Result<bool, SessionError> {
     let mut here = thread;
     loop {
@@ -263,12 +263,13 @@ fn rendering(store: &Sqlite, row: &CallRow) -> Result<Rendering, SessionError> {
     parse::<Rendering>("rendering", row.number, &text)
 }
 
-/// Bytes do not depend on counts: any meter will do, and this one has counted most of them already.
+/// A meter for rendering. Bytes do not depend on counts, so any meter will do, and this one has counted most of them
+/// already.
 fn meter() -> Meter {
     Meter::new(Tokenizer::O200k.counter(), Overhead::default())
 }
 
-/// The last request as a cache sees it; nothing if there was none, or it cannot be made again.
+/// The last request as a cache sees it; `None` if there was none, or it cannot be made again.
 pub(super) fn prompt_of(
     store: &Sqlite,
     thread: ThreadId,
@@ -279,7 +280,7 @@ pub(super) fn prompt_of(
 ) -> Option<Prompt> {
     let last = last.filter(|last| last.call.script.is_none())?;
     let end = last.call.head;
-    // What was stood on then is what is stood on now, unless something was said of a compaction since.
+    // The compaction in force is still the same, unless one was made, undone or redone since.
     let words = ["compacted", "compaction_reverted", "compaction_restored"];
     let is_same = store.of_kinds(thread, &words).ok()?.iter().all(|word| word.id.seq <= end);
     let line = if is_same {

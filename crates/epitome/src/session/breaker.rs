@@ -7,13 +7,13 @@ use epitome_store::{Sqlite, StoreError, records::AttemptsOf};
 
 use crate::summarise::{Scope, Summarize};
 
-/// So many failures in a row.
+/// Number of failures in a row that open the breaker.
 pub(crate) const IN_A_ROW: usize = 3;
 
-/// For so long it is not asked again, in milliseconds.
+/// Time for which the summariser is not asked again, in milliseconds.
 const REST: i64 = 5 * 60 * 1_000;
 
-/// Whether a summariser is better left alone.
+/// Returns true if a summariser should not be asked now.
 pub(crate) fn is_open(
     store: &Sqlite,
     summariser: &dyn Summarize,

@@ -1,4 +1,4 @@
-//! How a session is set up: sensible defaults for everything but the model.
+//! Construction of a session: sensible defaults for everything but the model.
 
 use std::{
     path::{Path, PathBuf},
@@ -68,7 +68,7 @@ pub struct SessionBuilder {
     pub(super) extras: Extras,
 }
 
-/// What a session does beside making requests.
+/// Functions of a session other than making requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Extras {
     pub(super) compact_tool: CompactTool,
@@ -79,7 +79,7 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
-    /// Nothing beside making requests.
+    /// No functions other than making requests.
     pub(super) fn none() -> Self {
         Self {
             compact_tool: CompactTool::Absent,
@@ -91,7 +91,7 @@ impl Extras {
     }
 }
 
-/// Whether the agent has a tool by which it asks for a compaction itself.
+/// Choice to give the agent a tool by which it asks for a compaction itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompactTool {
     /// It has none.
@@ -101,23 +101,23 @@ pub enum CompactTool {
     Offered,
 }
 
-/// Whether a synthetic message lets the agent go on after a compaction that nobody asked for.
+/// Choice to add a message that lets the agent go on after an automatic compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoContinue {
-    /// It does, where the request would else end without a question.
+    /// The message is added if the request would otherwise end without a question.
     #[default]
     On,
-    /// It does not.
+    /// The message is not added.
     Off,
 }
 
-/// Who works on summaries.
+/// Place where summaries are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
     /// A task of this session.
     #[default]
     Here,
-    /// Somebody else: another process that has the same store open.
+    /// Another process that has the same store open.
     Elsewhere,
 }
 
@@ -187,51 +187,52 @@ impl SessionBuilder {
         self
     }
 
-    /// When and how the context is reduced; by default as `epitome` says.
+    /// Sets the policy by which the context is reduced; by default `epitome`.
     pub fn policy(mut self, policy: &Policy) -> Self {
         self.policy = policy.clone();
         self
     }
 
-    /// Adds a reducer of your own, which runs at an epoch, before those of the policy: it knows your tools, and what it takes
-    /// is missed least. Several run in the order in which they are added.
+    /// Adds a reducer of your own, which runs at an epoch, before those of the policy: it knows your tools, and the
+    /// parts it removes are missed least. Several run in the order in which they are added.
     pub fn reducer(mut self, reducer: impl Reducer + 'static) -> Self {
         self.reducers.push(AnyReducer::custom(reducer));
         self
     }
 
-    /// What is known of models; by default what comes with the library.
+    /// Sets the profiles of models; by default those of the library.
     pub fn profiles(mut self, profiles: Profiles) -> Self {
         self.profiles = profiles;
         self
     }
 
-    /// How many tokens the model's window holds, input and output together: for models that no profile is about, or to
-    /// stay below what one says. Without either nothing is compacted until the provider refuses a request as too long.
+    /// Sets the size of the model's window in tokens, input and output together: for models without a profile, or to
+    /// stay below the profile's. Without either nothing is compacted until the provider refuses a request as too
+    /// long.
     pub fn window(mut self, window: Tokens) -> Self {
         self.window = Some(window);
         self
     }
 
-    /// What a person calls the session.
+    /// Sets the title of the session.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
         self
     }
 
-    /// The system prompt a new session begins with.
+    /// Sets the system prompt of a new session.
     pub fn system(mut self, text: impl Into<String>) -> Self {
         self.opening.push(Opening::System(text.into()));
         self
     }
 
-    /// The tools a new session begins with: the JSON list that the provider takes.
+    /// Sets the tools of a new session: the JSON list that the provider takes.
     pub fn tools(mut self, json: impl Into<String>) -> Self {
         self.opening.push(Opening::Tools(json.into()));
         self
     }
 
-    /// What else a new session's requests say, as a JSON object: temperature, output limit, metadata.
+    /// Sets other members of a new session's requests, as a JSON object: temperature, output limit, metadata.
     pub fn settings(mut self, json: impl Into<String>) -> Self {
         self.opening.insert(0, Opening::Settings(json.into()));
         self
@@ -243,39 +244,40 @@ impl SessionBuilder {
         self
     }
 
-    /// Who writes summaries, in the background; by default the built-in summariser, at once and without a model.
+    /// Sets the summariser that works in the background; by default the built-in one, at once and without a model.
     pub fn summariser(mut self, summariser: impl Summarize + 'static) -> Self {
         self.summariser = Some(Arc::new(summariser));
         self
     }
 
-    /// Who writes the summaries that a person asks for, with a focus or to hand over: a better model, where the one for
-    /// background work is a fast one. By default the same.
+    /// Sets the summariser for summaries that a person asks for, with a focus or to hand over: a better model, if the
+    /// one for background work is a fast one. By default the same.
     pub fn careful_summariser(mut self, summariser: impl Summarize + 'static) -> Self {
         self.careful = Some(Arc::new(summariser));
         self
     }
 
-    /// What the summariser's model costs, so that the planner can weigh it. Without it, its cost is unknown.
+    /// Sets the prices of the summariser's model, so that the planner can weigh it. Without them, its cost is
+    /// unknown.
     pub fn summariser_prices(mut self, prices: Prices) -> Self {
         self.prices = Some(prices);
         self
     }
 
-    /// Whether a summary may be asked for by continuing the session's own request: only if the summariser is the
+    /// Sets whether a summary may be requested by continuing the session's own request: only if the summariser is the
     /// session's own model at its own endpoint.
     pub fn warm(mut self, warm: Warm) -> Self {
         self.warm = warm;
         self
     }
 
-    /// What every summary should attend to, and lines from plugins for the summariser.
+    /// Sets the focus of every summary, and lines from plugins for the summariser.
     pub fn instructions(mut self, instructions: Instructions) -> Self {
         self.instructions = instructions;
         self
     }
 
-    /// Who works on summaries; by default a task of this session.
+    /// Sets the place where summaries are made; by default a task of this session.
     pub fn workers(mut self, workers: Workers) -> Self {
         self.extras.workers = workers;
         self
@@ -288,7 +290,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Whether a synthetic message lets the agent go on after a compaction that nobody asked for; by default it does.
+    /// Sets whether a message lets the agent go on after an automatic compaction; by default it does.
     pub fn auto_continue(mut self, on: AutoContinue) -> Self {
         self.extras.auto_continue = on;
         self
@@ -306,19 +308,19 @@ impl SessionBuilder {
         self
     }
 
-    /// Is called before a compaction starts.
+    /// Sets a callback that is called before a compaction starts.
     pub fn before_compaction(mut self, callback: impl Fn(&Lifecycle) + Send + Sync + 'static) -> Self {
         self.before = Some(CallbackSlot(Arc::new(callback)));
         self
     }
 
-    /// Is called after a summary was made and checked.
+    /// Sets a callback that is called after a summary was made and checked.
     pub fn after_compaction(mut self, callback: impl Fn(&Lifecycle) + Send + Sync + 'static) -> Self {
         self.after = Some(CallbackSlot(Arc::new(callback)));
         self
     }
 
-    /// What time it is, for tests and replays; by default the system's clock says.
+    /// Sets the clock, for tests and replays; by default the system's.
     pub fn clock(mut self, clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         self.clock = Clock(Arc::new(clock));
         self
@@ -357,7 +359,7 @@ impl SessionBuilder {
         Ok(session)
     }
 
-    /// Opens a session that was begun before, where it stands.
+    /// Opens an existing session at its newest thread.
     pub async fn resume(self, session: SessionId) -> Result<Session, SessionError> {
         self.start(move |store| {
             let row = store.session(session)?;
@@ -370,7 +372,7 @@ impl SessionBuilder {
         .await
     }
 
-    /// Opens a thread of a session that was begun before.
+    /// Opens a thread of an existing session.
     pub async fn resume_thread(self, thread: ThreadId) -> Result<Session, SessionError> {
         self.start(move |store| Ok((store.thread(thread)?.session, thread))).await
     }

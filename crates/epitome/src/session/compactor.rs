@@ -1,7 +1,7 @@
-//! The background compactor: claims jobs, has them summarised, checks what comes back, and leaves it ready.
+//! The background compactor: claims jobs, has them summarised, checks the drafts, and leaves them ready.
 //!
-//! A job is claimed for a time and the claim renewed while the work goes on; whoever dies loses the claim and another
-//! takes over. Nothing here touches a session: what is ready waits until the next request adopts it.
+//! A job is claimed for a time and the claim renewed while the work goes on; a worker that dies loses the claim and
+//! another takes over. No session is changed here: a ready summary waits until the next request adopts it.
 
 use std::{
     error::Error,
@@ -42,22 +42,22 @@ use crate::{
     summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt},
 };
 
-/// For how long a job is claimed, in milliseconds.
+/// Time for which a job is claimed, in milliseconds.
 const LEASE: i64 = 30_000;
 
-/// How often a claim is renewed.
+/// Interval at which a claim is renewed: often enough that two renewals may fail.
 const HEARTBEAT: Duration = Duration::from_secs(8);
 
-/// How long to wait for work that nobody announced: another process's, or one that is to be tried again.
+/// Time to wait for work that was not announced: another process's, or a retry.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Nobody waits longer than this for a summariser, whatever it promises.
+/// Longest time to wait for a summariser.
 const DEADLINE: Duration = Duration::from_mins(15);
 
-/// A job that was claimed so often, and ended neither well nor badly, is given up.
+/// Number of claims after which a job without a result is given up.
 const CLAIMS: u64 = breaker::IN_A_ROW as u64 + 3;
 
-/// After a failure a job rests for this long, twice as long after each further one, in milliseconds.
+/// Time a job rests after a failure, in milliseconds, twice as long after each further one.
 const BACK_OFF: i64 = 2_000;
 
 /// Works off the jobs of a session until the session is gone.
@@ -70,7 +70,7 @@ pub(super) async fn run(desk: Weak<Desk>, wake: Arc<Notify>) {
         match done {
             Ok(Worked::One) => {}
             Ok(Worked::Nothing) => {
-                // Waiting too long only means that somebody else's job is found later.
+                // Waiting too long only means that another process's job is found later.
                 let _ = tokio::time::timeout(PATIENCE, wake.notified()).await;
             }
             Err(error) => {
@@ -86,10 +86,10 @@ pub(crate) fn worker() -> String {
     format!("{}-{}", std::process::id(), uuid::Uuid::now_v7())
 }
 
-/// Whether there was anything to do.
+/// Reports whether there was a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worked {
-    /// A job was worked on, whatever came of it.
+    /// A job was worked on, with any result.
     One,
     /// There was none.
     Nothing,
@@ -101,7 +101,7 @@ pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, S
     let claimed = {
         let (desk, worker) = (Arc::clone(desk), worker.to_owned());
         blocking(move || {
-            // To look costs less than to write.
+            // Looking costs less than writing.
             if desk.store.running_job(thread)?.is_none() {
                 return Ok(None);
             }
@@ -115,7 +115,7 @@ pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, S
         tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
     let started = desk.now();
     if let Err(error) = work(desk, worker, job.clone()).instrument(span).await {
-        // However it ended, the job is not left as it is: it would be claimed again for ever.
+        // The job is not left as it is in any case: it would be claimed again for ever.
         let next = if job.attempts >= CLAIMS { NextStep::Nothing } else { NextStep::Retry };
         let (desk, worker) = (Arc::clone(desk), worker.to_owned());
         blocking(move || give_up(&desk, &worker, &job, error.to_string(), started, next)).await?;
@@ -123,11 +123,11 @@ pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, S
     Ok(Worked::One)
 }
 
-/// What a job summarises.
+/// Material of a job.
 struct Material {
-    /// What the summary will stand for, and every pin.
+    /// Events that the summary will stand for, and every pin.
     span: Vec<Arc<Logged>>,
-    /// What a draft may speak of: the same, or all that a continued request showed.
+    /// Events that a draft may speak of: the same, or all that a continued request showed.
     shown: Vec<Arc<Logged>>,
     previous: Option<Brief>,
     detail: JobDetail,
@@ -174,10 +174,10 @@ async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), Session
     blocking(move || finish(&desk, &worker, &row, &material, drafted, by, started)).await
 }
 
-/// The model that is to be asked; none if it is better left alone, or there is none.
+/// The model to ask; `None` if it should not be asked now, or there is none.
 fn maker_for(desk: &Desk, row: &JobRow, now: Time) -> Result<Option<Maker>, SessionError> {
     let Some(maker) = &desk.maker else { return Ok(None) };
-    // A job that was tried in vain is not tried for ever, whoever else failed meanwhile.
+    // A job that failed too often is not tried for ever, even if the failures were not its summariser's.
     let worn = row.attempts > breaker::IN_A_ROW as u64;
     Ok((!worn && !rests(desk, row, maker, now)?).then(|| maker.clone()))
 }
@@ -232,16 +232,16 @@ async fn drafted(
     }
 }
 
-/// Why there is no draft.
+/// Reason there is no draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Failed {
-    /// Another worker has the job now, or may have it: what becomes of it is not for this one to say.
+    /// Another worker has the job now, or may have it, and decides its result.
     Lost,
     /// The summariser failed.
     Summariser {
         fault: Fault,
         why: String,
-        /// How long it wants to be left alone.
+        /// Time for which it asks to be left alone.
         rest: Option<Duration>,
     },
 }
@@ -262,7 +262,7 @@ impl Failed {
     }
 }
 
-/// Does somebody else's work. That it panicked is an error like any other: whoever works on jobs goes on.
+/// Runs another author's code and turns a panic into an error, so that the worker goes on.
 async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
@@ -273,14 +273,14 @@ async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
 }
 
 impl Maker {
-    /// What a job's summary should attend to.
+    /// Focus of a job's summary.
     fn instructions_for(&self, row: &JobRow) -> Instructions {
         let focus = row.job.focus.clone().or_else(|| self.instructions.focus.clone());
         Instructions { focus, ..self.instructions.clone() }
     }
 }
 
-/// Checks a draft and leaves it ready, or says why not.
+/// Checks a draft and leaves it ready, or records the reason it is not.
 fn finish(
     desk: &Desk,
     worker: &str,
@@ -362,7 +362,7 @@ fn finish(
     Ok(())
 }
 
-/// Ends a job that nobody can work on, however often it is tried: another version wrote it, or it is damaged.
+/// Ends a job that can never be done: another version wrote it, or it is damaged.
 fn give_up(
     desk: &Desk,
     worker: &str,
@@ -373,7 +373,7 @@ fn give_up(
 ) -> Result<(), SessionError> {
     let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
     let (ended, said) = (desk.now(), Some(error.clone()));
-    // The summariser was not asked, and its breaker has nothing to count.
+    // The summariser was not asked, and its breaker must not count this.
     let attempt = Attempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };
     let then = match next {
         NextStep::Retry | NextStep::BuiltIn => Next::RetryAt(Time(ended.0.saturating_add(BACK_OFF))),
@@ -403,7 +403,7 @@ fn check(drafted: &Drafted, material: &Material) -> Result<(Brief, serde_json::V
     Ok((verified.brief, report))
 }
 
-/// Reads what a job is about from the log.
+/// Reads the material of a job from the log.
 fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     let job = &row.job;
     let detail: JobDetail = serde_json::from_str(&job.detail).map_err(|source| SessionError::Record {
@@ -418,7 +418,7 @@ fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     let pins = desk.store.of_kinds(job.thread, &["pinned", "unpinned"])?;
     let pins = pins.into_iter().filter(|pin| pin.id.seq > job.through && pin.id.seq <= job.marker);
     span.extend(pins.map(Arc::new));
-    // The lock is not held while a request is rendered again: whoever wants the next one must not wait for that.
+    // The lock is not held while a request is rendered again: the next request must not wait for that.
     let setup = Arc::clone(&desk.state()?.setup);
     let continued = continued_request(desk, row, &detail, &setup, after, previous.as_ref());
     let (shown, warm) = match continued {
@@ -429,14 +429,14 @@ fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     Ok(Material { span, shown, previous, detail, focus, meter: Arc::clone(&setup.meter), warm })
 }
 
-/// The session's own request with a question behind it.
+/// The session's own request with a question appended.
 struct ContinuedRequest {
-    /// What happened in it since the summary before.
+    /// Events in it since the summary before.
     shown: Vec<Arc<Logged>>,
     request: String,
 }
 
-/// The session's own request, to be continued, if that is cheaper than to show the span to somebody else.
+/// The session's own request, to be continued, if that is cheaper than sending the span to another model.
 fn continued_request(
     desk: &Desk,
     row: &JobRow,
@@ -455,7 +455,7 @@ fn continued_request(
     let held = replayed.row.call.estimated;
     let output = detail.limit;
     let shown = told(&desk.store, row.job.thread, after.next(), row.job.marker).ok()?;
-    // A list of sentences that is short beside what it is appended to.
+    // A list of sentences that is short compared with the request it is appended to.
     let room = Tokens(held.0 / 16);
     let instructions = maker.instructions_for(row);
     let instruction = prompt::aside(previous, &instructions, output, &offered(&shown), room, &setup.meter);
@@ -469,7 +469,7 @@ fn continued_request(
     Some(ContinuedRequest { shown, request })
 }
 
-/// What happened between two places. What a summary says of the past it carries on by itself.
+/// The events between two places. A summary carries its earlier content on by itself.
 fn told(store: &Sqlite, thread: ThreadId, from: Seq, through: Seq) -> Result<Vec<Arc<Logged>>, SessionError> {
     let mut span = read_span(store, thread, from, through)?;
     span.retain(|logged| !matches!(logged.event.fact, Fact::Compacted(_)));
@@ -480,7 +480,7 @@ fn event_at(store: &Sqlite, thread: ThreadId, seq: Seq) -> Result<Option<Logged>
     Ok(store.read(thread, seq, 1)?.into_iter().next())
 }
 
-/// Does something that may wait for the disk, beside the tasks that must not.
+/// Runs blocking work on a thread of its own, so that other tasks do not wait for the disk.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SessionError> + Send + 'static,
 ) -> Result<T, SessionError> {

@@ -1,7 +1,8 @@
-//! Where a session's work is done: synchronous, one thing at a time, and everything written before it counts.
+//! The engine of a session: synchronous, one operation at a time, and everything is written before it takes effect.
 //!
-//! What is held in memory is a view of the log and of the records beside it. Whoever else writes to the same thread is
-//! caught up with; whatever fails leaves the log as it was, and the view is made again from it.
+//! The state in memory is a view of the log and of the records beside it. Appends by other writers to the same thread
+//! are read before anything else; an operation that fails leaves the log as it was, and the view is made again from
+//! it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -46,13 +47,13 @@ use crate::{
     summarise::{Instructions, Summarize, prompt::PROMPT_VERSION},
 };
 
-/// How often a request is made anew because somebody else appended meanwhile.
+/// Number of attempts at making a request when other writers append meanwhile.
 const TRIES: usize = 16;
 
-/// So many events are counted by two threads: a first request may bring a long history.
+/// Number of events from which two threads count: a first request may bring a long history.
 const MANY: usize = 64;
 
-/// What a session is, without the tasks around it.
+/// A session without the tasks around it.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) store: Arc<Sqlite>,
@@ -62,37 +63,37 @@ pub(crate) struct Desk {
     pub(crate) maker: Option<Maker>,
     pub(crate) listeners: Listeners,
     pub(crate) clock: Clock,
-    /// What is told while it may be busy.
+    /// Updates that arrive while it may be busy.
     pub(crate) inbox: Inbox,
     state: Mutex<State>,
 }
 
-/// Who makes summaries.
+/// Summariser settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Maker {
     pub(crate) summariser: Arc<dyn Summarize>,
-    /// Who makes those that somebody asked for and waits for; the same, unless somebody else was named.
+    /// Summariser for summaries that someone requested and waits for; the same, unless another was configured.
     pub(crate) careful: Option<Arc<dyn Summarize>>,
-    /// What the summariser's model costs, where that is known.
+    /// Prices of the summariser's model, if known.
     pub(crate) prices: Prices,
     /// The terms of its cache, with these prices.
     pub(crate) terms: Terms,
-    /// Whether the session's own request may be continued instead.
+    /// Reports whether the session's own request may be continued instead.
     pub(crate) warm: Warm,
     pub(crate) instructions: Instructions,
 }
 
-/// Whether a summary may be asked for by continuing the session's own request, which its provider has in its cache.
+/// Choice to request a summary by continuing the session's own request, which its provider has in its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Warm {
     /// Never: the summariser is another model, or another endpoint.
     #[default]
     Never,
-    /// When it is cheaper.
+    /// Only if it is cheaper.
     IfCheaper,
 }
 
-/// What time it is.
+/// Source of the time.
 #[derive(Clone)]
 pub(crate) struct Clock(pub(crate) Arc<dyn Fn() -> Time + Send + Sync>);
 
@@ -109,24 +110,24 @@ pub struct Request {
     pub body: String,
     /// Its number in the session, by which `replay` finds it again.
     pub call: u64,
-    /// What it costs by our count.
+    /// Tokens it costs by our count.
     pub tokens: Tokens,
-    /// The epoch: as long as it is the same, each request extends the one before.
+    /// Epoch: as long as it is the same, each request extends the one before.
     pub epoch: u64,
-    /// Why a new epoch began with it; `None` if the request only grew.
+    /// Cause of a new epoch; `None` if the request only grew.
     pub cause: Option<Cause>,
     /// The hash of its bytes.
     pub hash: Digest,
-    /// How long whoever asked for it had to wait. No model is waited for.
+    /// Time it took to make it. No model is waited for.
     pub made_in: Duration,
 }
 
-/// How a desk learned what was appended.
+/// Way in which an engine learned of appended events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    /// By whoever wrote it here.
+    /// From the inbox.
     Told,
-    /// By looking.
+    /// From the store.
     FromStore,
 }
 
@@ -135,21 +136,22 @@ enum Heard {
 pub(crate) struct Made {
     /// Its number in the thread's view.
     pub(crate) call: u64,
-    /// Where the thread ends now.
+    /// End of the thread now.
     pub(crate) head: Seq,
-    /// What it costs by our count.
+    /// Tokens it costs by our count.
     pub(crate) tokens: Tokens,
     pub(crate) epoch: u64,
-    /// Why an epoch began with it.
+    /// Cause of an epoch that began with it.
     pub(crate) cause: Option<Cause>,
     pub(crate) hash: Digest,
-    /// The compaction that was adopted with it: why, and who wrote its summary.
+    /// The compaction that was adopted with it: its trigger, and the name of its summariser.
     pub(crate) compaction: Option<(Trigger, String)>,
-    /// What is still to be written.
+    /// Commit that is still to be written.
     pub(crate) unwritten: Option<Commit>,
 }
 
-/// Writes the request that was prepared. It is told what everything would cost without what is decided now.
+/// Function that writes the prepared request. It gets the tokens that everything would cost without this call's
+/// decisions.
 pub(crate) type Write<'w> =
     dyn FnMut(&mut State, &Setup, &mut Prepared, Tokens) -> Result<Written, SessionError> + 'w;
 
@@ -157,13 +159,13 @@ pub(crate) type Write<'w> =
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     pub(crate) job: JobId,
-    /// Who wrote it.
+    /// Name of its summariser.
     pub(crate) by: String,
     pub(crate) finished: Finished,
 }
 
 impl Ready {
-    /// The compaction that puts it in force, or why it is not worth one.
+    /// The compaction that puts it in force, or the reason it does not pay.
     pub(crate) fn compaction(&self, state: &State) -> Result<Compaction, NothingGained> {
         let caps = state.setup.policy.summary.unwrap_or_default().caps;
         let length = state.drafting(&state.budget()).length;
@@ -172,18 +174,18 @@ impl Ready {
     }
 }
 
-/// What a job remembers beside its span.
+/// Data stored with a job beside its span.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobDetail {
-    /// What the span costs as it was shown.
+    /// Tokens of the span as it was shown.
     pub(crate) covered: Tokens,
-    /// How long the summary may be.
+    /// Limit on the length of the summary.
     pub(crate) limit: Tokens,
-    /// The call whose request may be continued.
+    /// Call whose request may be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<u64>,
-    /// How it is drafted.
+    /// Settings of its draft.
     pub(crate) drafting: Drafting,
 }
 
@@ -216,7 +218,7 @@ impl Desk {
         Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, inbox, state }
     }
 
-    /// Goes on from what its thread, a fork in which no call was made yet, takes along from its parent.
+    /// Takes over the state of the parent in a fork that has made no call yet.
     pub(crate) fn inherits(&self, inherited: &Inheritance) -> Result<(), SessionError> {
         self.state()?.inherits(&self.store, self.thread, inherited)
     }
@@ -225,7 +227,7 @@ impl Desk {
         (self.clock.0)()
     }
 
-    /// The state. Whoever panicked while holding it left a view that is made again from the log.
+    /// Locks the state. A panic while it was locked makes it invalid, so it is made again from the log.
     pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>, SessionError> {
         let mut state = match self.state.lock() {
             Ok(state) => state,
@@ -242,13 +244,13 @@ impl Desk {
         Ok(state)
     }
 
-    /// Appends what happened, wherever the thread ends now.
+    /// Appends events at the thread's current end.
     pub(crate) fn append(&self, events: &[Event]) -> Result<Head, SessionError> {
         let mut state = self.state()?;
         self.append_to(&mut state, |_| Ok((events.to_vec(), Vec::new())))
     }
 
-    /// Appends what `make` says of the state of things; it is asked again if somebody else was first.
+    /// Appends the events that `make` derives from the state; it is called again if another writer was first.
     pub(crate) fn append_to(
         &self,
         state: &mut State,
@@ -273,7 +275,7 @@ impl Desk {
         Err(SessionError::Busy)
     }
 
-    /// Makes the next request, and records it. Whatever goes wrong, nothing has changed.
+    /// Makes the next request, and records it. On an error nothing has changed.
     pub(crate) fn next_request(&self, extras: &Extras) -> Result<Request, SessionError> {
         let mut state = self.state()?;
         for _ in 0..TRIES {
@@ -299,8 +301,8 @@ impl Desk {
         Err(SessionError::Busy)
     }
 
-    /// Makes a call of what somebody else is about to send, and records it, if the thread ends where they think. Whatever
-    /// goes wrong, nothing is written.
+    /// Makes and records a call for a request that a client is about to send, if the thread ends where the caller
+    /// expects. On an error nothing is written.
     pub(crate) fn take_over(
         &self,
         after: Seq,
@@ -310,7 +312,7 @@ impl Desk {
         let mut state = self.state()?;
         let is_new = arriving.opens.is_some();
         if !is_new && state.head.seq != after && self.hear(&mut state, after)? == Heard::FromStore {
-            // Whoever wrote that may have made calls, which only the store knows.
+            // The other writer may have made calls, which only the store knows.
             arriving.writing = Writing::Now;
         }
         if state.head.seq != after {
@@ -330,8 +332,8 @@ impl Desk {
         made
     }
 
-    /// Takes in what was appended, as it was told or else as the store has it. Whether the thread ends there is seen when
-    /// something is appended after it.
+    /// Takes in appended events, from the inbox or else from the store. A wrong end of the thread is noticed at the
+    /// next append.
     fn hear(&self, state: &mut State, after: Seq) -> Result<Heard, SessionError> {
         for appended in self.inbox.take_appended() {
             if appended.after == state.head.seq && state.head.seq < after {
@@ -352,7 +354,7 @@ impl Desk {
         Ok(Heard::FromStore)
     }
 
-    /// Adds what hooks have to say to the conversation, and gives the names of those that spoke.
+    /// Adds content from hooks to the conversation, and returns the names of the hooks that added any.
     fn inject(
         &self,
         state: &mut State,
@@ -371,8 +373,8 @@ impl Desk {
         Ok(spoke)
     }
 
-    /// Adds arriving events to what is held. Where they are many, a second thread derives what follows from each of them,
-    /// beginning at the end: each thread finds what the other has already derived.
+    /// Adds arriving events to the state. If they are many, a second thread derives data from each of them, beginning
+    /// at the end: each thread finds the results of the other.
     fn take_in(&self, state: &mut State, setup: &Setup, events: &[Noted]) {
         std::thread::scope(|scope| {
             if events.len() >= MANY {
@@ -400,17 +402,17 @@ impl Desk {
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
         let Arriving { mut events, mut records, opens, taught, writing, recall, unanswered } = arriving;
-        // A call that is made once more is still about what was asked.
+        // A call that is made again still concerns the same question.
         state.unanswered = unanswered.or(state.unanswered);
         self.take_in(state, &setup, &events);
         let injected = self.inject(state, &mut events, now)?;
         state.offer_recall(recall);
         let whole = state.view.context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);
-        // What was decided for a call that somebody else made meanwhile is not in this view.
+        // Decisions for a call that another writer made meanwhile are not in this view.
         records.push(Record::CallsSoFar(number));
         let mut ready = if opens.is_some() { None } else { self.ready(state)? };
-        // One that saves nothing any more would be looked at before every call, in vain.
+        // A summary that no longer saves anything is cancelled, or it would be examined before every call in vain.
         if let Some((job, Err(nothing))) = ready.as_ref().map(|ready| (ready.job, ready.compaction(state))) {
             records.push(Record::CancelJob { job, reason: nothing.to_string() });
             ready = None;
@@ -491,7 +493,7 @@ impl Desk {
         Ok(Made { call, head, tokens, epoch, cause, hash, compaction, unwritten })
     }
 
-    /// Puts a summary in force that somebody asked for: whether it pays is not the question.
+    /// Puts a requested summary in force, even if it does not pay.
     fn adopt_asked(
         &self,
         state: &mut State,
@@ -508,7 +510,7 @@ impl Desk {
         Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
     }
 
-    /// Tells of a compaction; says why it was made, and who wrote its summary.
+    /// Reports a compaction to listeners; returns its trigger, and the name of its summariser.
     fn adopted(&self, logged: &Logged, by: Option<String>) -> Option<(Trigger, String)> {
         let Fact::Compacted(compaction) = &logged.event.fact else { return None };
         let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
@@ -527,7 +529,7 @@ impl Desk {
         made
     }
 
-    /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
+    /// The ready summary that fits the state, if there is one. A ready one that does not fit is cancelled.
     pub(crate) fn ready(&self, state: &State) -> Result<Option<Ready>, SessionError> {
         if !state.may_have_jobs {
             return Ok(None);
@@ -567,8 +569,8 @@ impl Desk {
         Ok(Standby::Possible(by))
     }
 
-    /// The marker and the job that have a span summarised; nothing if that span was tried before. A person who asks for
-    /// it again, because it was undone or cancelled, gets it again.
+    /// The marker and the job by which a span is summarised; `None` if that span was tried before. A person who asks
+    /// for it again, because it was undone or cancelled, gets it again.
     pub(crate) fn order(
         &self,
         state: &State,
@@ -641,7 +643,7 @@ impl Desk {
         })
     }
 
-    /// The last request was answered.
+    /// Notes that the last request was answered.
     pub(crate) fn answered(&self, answered: &Answered) -> Result<Head, SessionError> {
         let mut state = self.state()?;
         let now = self.now();
@@ -655,7 +657,7 @@ impl Desk {
         self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
     }
 
-    /// The last request came to nothing.
+    /// Notes that the last request failed.
     pub(crate) fn failed(&self, error: &str) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let (call, _) = state.last.ok_or(SessionError::NoCall)?;
@@ -668,14 +670,14 @@ impl Desk {
         Record::Outcome(NewOutcome { call, time, answer: None, usage: None, cost: None, error: Some(error) })
     }
 
-    /// The last request was refused as too long: the next one is smaller.
+    /// Notes that the last request was refused as too long: the next one will be smaller.
     pub(crate) fn overflowed(&self, refused: Overflow) -> Result<(), SessionError> {
         let (call, _) = self.state()?.last.ok_or(SessionError::NoCall)?;
         self.overflowed_at(call, refused)?;
         Ok(())
     }
 
-    /// A call was refused as too long, of which there may be several at a time. Gives what it was estimated at.
+    /// Notes that a call was refused as too long, of several at a time. Returns its estimated size.
     pub(crate) fn overflowed_at(&self, call: u64, refused: Overflow) -> Result<Tokens, SessionError> {
         let mut state = self.state()?;
         let estimated = match state.last {
@@ -691,7 +693,7 @@ impl Desk {
         Ok(estimated)
     }
 
-    /// A desk for another thread, with everything else as it is here.
+    /// An engine for another thread, with the same settings.
     pub(crate) fn branch(
         &self,
         place: (SessionId, ThreadId),
@@ -702,7 +704,7 @@ impl Desk {
         Self::open(store, place, setup, hooks, maker, self.listeners.clone(), self.clock.clone())
     }
 
-    /// Another model takes over.
+    /// Changes to another model.
     pub(crate) fn switch(&self, setup: Arc<Setup>) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let event = Event::own(Fact::ModelChanged { model: setup.model.clone() }, Some(self.now()));
@@ -713,11 +715,11 @@ impl Desk {
     }
 }
 
-/// What the built-in summariser is known by.
+/// Name of the built-in summariser.
 pub const BUILT_IN: &str = "built-in";
 
 impl Maker {
-    /// Who makes a summary that was asked for like this.
+    /// Summariser for a trigger.
     pub(crate) fn for_trigger(&self, trigger: Trigger) -> &Arc<dyn Summarize> {
         match trigger {
             Trigger::Manual => self.careful.as_ref().unwrap_or(&self.summariser),
@@ -733,7 +735,7 @@ impl Maker {
     }
 }
 
-/// The summary of a job as it would be adopted now, or why it cannot be.
+/// The summary of a job in the form in which it would be adopted now, or the reason it cannot be.
 fn fits(
     store: &Sqlite,
     state: &State,
@@ -755,7 +757,7 @@ fn fits(
     Ok(Ok(Finished { first: job.job.first, first_kept, brief, trigger: job.job.trigger }))
 }
 
-/// When and to whom the next call of a session goes.
+/// Circumstances of the next call: its time, model and summary.
 fn moment<'m>(state: &State, setup: &'m Setup, standby: Standby<'m>, now: Time) -> Moment<'m> {
     Moment {
         now: Some(now),
@@ -764,7 +766,7 @@ fn moment<'m>(state: &State, setup: &'m Setup, standby: Standby<'m>, now: Time) 
         standby,
         cache: state.cache,
         unanswered: state.unanswered,
-        // Whoever has one asks for a compaction of its own.
+        // A client that knows a focus requests a compaction of its own.
         focus: None,
     }
 }

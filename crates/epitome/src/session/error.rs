@@ -1,4 +1,4 @@
-//! What can go wrong with a session, and what to do about it.
+//! Errors of a session, with advice.
 
 use epitome_core::{
     context::Names,
@@ -12,7 +12,7 @@ use epitome_wire::WireError;
 
 use crate::{compact::CompactError, memory_files::MemoryError};
 
-/// Why a session could not do what it was asked to. Nothing was changed, unless the error says so.
+/// Reason a session could not do something. Nothing was changed, unless the error says so.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The log could not be read or written.
@@ -21,7 +21,7 @@ pub enum SessionError {
     /// No request could be made.
     #[error(transparent)]
     Request(#[from] CompactError),
-    /// Something in a provider's format could not be read.
+    /// JSON in a provider's format could not be read.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The model is not known, and no window was given for it.
@@ -33,7 +33,7 @@ pub enum SessionError {
     /// A hook failed.
     #[error(transparent)]
     Hook(#[from] InjectError),
-    /// Something cannot be pinned.
+    /// The event or text cannot be pinned.
     #[error(transparent)]
     Pin(#[from] PinRefused),
     /// There is nothing to compact.
@@ -47,16 +47,16 @@ pub enum SessionError {
     Handle {
         /// The handle.
         handle: String,
-        /// How handles are written here.
+        /// Form in which handles are written here.
         names: Names,
     },
     /// An answer was reported for a request that was never made.
     #[error("an answer was reported before any request was made: ask for the next request first")]
     NoCall,
-    /// Others append to the same thread faster than a request can be made of it.
+    /// Other writers append to the same thread faster than a request can be made of it.
     #[error("others append to this session faster than a request can be made of it; try again, or fork it")]
     Busy,
-    /// Whatever is made of a client's history, its provider would refuse it.
+    /// Every request made from a client's history would be refused by its provider.
     #[error("no request can be made of this history that its provider would take")]
     Illegal,
     /// A past call does not come out as it was sent.
@@ -68,17 +68,17 @@ pub enum SessionError {
         found: String,
         /// The hash of what was sent.
         sent: String,
-        /// What may have happened.
+        /// Possible cause.
         why: &'static str,
     },
     /// A record beside the log cannot be read.
     #[error("the {what} recorded for call {call} cannot be read: {source}; run `epitome doctor`")]
     Record {
-        /// Which record.
+        /// Kind of the record.
         what: &'static str,
-        /// Of which call.
+        /// Call that it belongs to.
         call: u64,
-        /// What is wrong with it.
+        /// Error in reading it.
         source: serde_json::Error,
     },
     /// A file beside the session could not be written.

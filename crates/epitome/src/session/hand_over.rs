@@ -13,8 +13,8 @@ use epitome_core::{
 use super::{compactor::blocking, desk::Desk, error::SessionError, reading::read_line};
 use crate::summarise::{self, Instructions, Task};
 
-/// What a model makes of everything that is shown, for whoever goes on elsewhere with a goal; nothing if there is no model,
-/// or it fails.
+/// A model's summary of everything shown, for a session that continues with a goal; `None` if there is no model, or
+/// it fails.
 pub(super) async fn brief_of_all(
     desk: &Arc<Desk>,
     goal: &str,

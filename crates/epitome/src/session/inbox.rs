@@ -1,16 +1,16 @@
-//! What others tell a desk without waiting until it is free: it takes that in before it does anything else.
+//! Updates for an engine that do not wait until it is free: it takes them in before any other operation.
 //!
-//! All of it is in the store as well. A letter that is lost, or comes too late, costs a look there.
+//! All of them are in the store as well. An update that is lost, or comes too late, only costs a read from there.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use epitome_core::{Noted, Seq, event::Usage};
 use epitome_store::Head;
 
-/// How many letters are kept for a desk that nobody comes to.
+/// Number of updates kept for an engine that is not used.
 const LETTERS: usize = 8;
 
-/// What is told.
+/// Updates that wait for the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     inner: Mutex<Inner>,
@@ -22,19 +22,19 @@ struct Inner {
     written: Vec<Appended>,
 }
 
-/// Events that were appended to the desk's thread.
+/// Events that were appended to the engine's thread.
 #[derive(Debug)]
 pub(crate) struct Appended {
-    /// Where the thread ended before.
+    /// End of the thread before them.
     pub(crate) after: Seq,
     /// The events.
     pub(crate) events: Vec<Noted>,
-    /// Where it ended then.
+    /// End of the thread after them.
     pub(crate) head: Head,
 }
 
 impl Inbox {
-    /// A call was answered, and the provider counted this.
+    /// Notes the provider's count for an answered call.
     pub(crate) fn counted(&self, call: u64, usage: &Usage) {
         let mut inner = self.inner();
         if inner.counted.len() >= LETTERS {
@@ -43,7 +43,7 @@ impl Inbox {
         inner.counted.push((call, *usage));
     }
 
-    /// Something was appended.
+    /// Notes that events were appended.
     pub(crate) fn appended(&self, appended: Appended) {
         let mut inner = self.inner();
         if inner.written.len() >= LETTERS {
@@ -52,18 +52,18 @@ impl Inbox {
         inner.written.push(appended);
     }
 
-    /// What was counted since anybody looked.
+    /// Counts since the last look.
     pub(super) fn take_counted(&self) -> Vec<(u64, Usage)> {
         std::mem::take(&mut self.inner().counted)
     }
 
-    /// What was appended since anybody looked, the oldest first.
+    /// Appended events since the last look, the oldest first.
     pub(super) fn take_appended(&self) -> Vec<Appended> {
         std::mem::take(&mut self.inner().written)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in there is ever half done.
+        // No operation under the lock can leave it half done, so a poisoned one is still valid.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

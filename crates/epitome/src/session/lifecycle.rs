@@ -1,7 +1,7 @@
-//! What happens to summaries while a session goes on, told as it happens.
+//! Events in the life of a summary, reported as they happen.
 //!
-//! The same is in the log and in the records beside it; this is for whoever wants to know at once: a recorder, an index, a
-//! status line. A listener that is too slow misses the oldest; it never holds up the session.
+//! The same is in the log and in the records beside it; this is for a program that needs to know at once: a recorder,
+//! an index, a status line. A listener that is too slow misses the oldest; it never holds up the session.
 
 use std::{
     fmt,
@@ -19,26 +19,26 @@ use serde::Serialize;
 
 use super::desk::BUILT_IN;
 
-/// Something that happened to a summary.
+/// An event in the life of a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// Somebody began to summarise.
+    /// A summariser began to work.
     Started {
         /// The thread.
         thread: ThreadId,
         /// The job; none if the built-in summariser did it at once.
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
-        /// Why.
+        /// Trigger.
         trigger: Trigger,
-        /// Who summarises.
+        /// Name of the summariser.
         by: String,
-        /// The first event the summary will stand for.
+        /// First event the summary will stand for.
         first: Seq,
-        /// The last.
+        /// Last event it will stand for.
         through: Seq,
-        /// What these cost as they are shown now.
+        /// Tokens that the span costs as it is shown now.
         tokens_before: Tokens,
     },
     /// The summary is there, checked, and waits for the next request.
@@ -48,11 +48,11 @@ pub enum Lifecycle {
         /// The job; none if the built-in summariser did it at once.
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
-        /// Who wrote it.
+        /// Name of the summariser.
         by: String,
-        /// What the span cost.
+        /// Tokens that the span cost.
         tokens_before: Tokens,
-        /// What the summary costs.
+        /// Tokens that the summary costs.
         tokens_after: Tokens,
     },
     /// An attempt failed. Everything is as it was before.
@@ -61,13 +61,13 @@ pub enum Lifecycle {
         thread: ThreadId,
         /// The job.
         job: JobId,
-        /// Who should have written it.
+        /// Name of the summariser that failed.
         by: String,
-        /// What failed.
+        /// Step that failed.
         fault: Fault,
-        /// Why it failed.
+        /// Error.
         error: String,
-        /// What happens next.
+        /// Next step.
         next: NextStep,
     },
     /// A compaction is in force from now on.
@@ -76,9 +76,9 @@ pub enum Lifecycle {
         thread: ThreadId,
         /// The compaction.
         compaction: Seq,
-        /// Who wrote its summary.
+        /// Name of the summariser that wrote it.
         by: String,
-        /// Why it was made.
+        /// Trigger.
         trigger: Trigger,
         /// The context's size before.
         tokens_before: Option<Tokens>,
@@ -99,35 +99,36 @@ pub enum Lifecycle {
         /// The compaction.
         compaction: Seq,
     },
-    /// The memory files could not be written. The session goes on; it is tried again with the next request.
+    /// The memory files could not be written. The session goes on; they are tried again with the next request.
     NotesFailed {
         /// The thread.
         thread: ThreadId,
-        /// Why not.
+        /// Error.
         error: String,
     },
-    /// The context fills again as soon as it is compacted: for a while only what must is compacted, and further down.
+    /// The context fills again as soon as it is compacted: for a while only necessary compactions are made, and they
+    /// go further down.
     Thrashing {
         /// The thread.
         thread: ThreadId,
-        /// How many calls the last compactions were apart at most.
+        /// Largest number of calls between the last compactions.
         calls: u64,
     },
 }
 
-/// What of an attempt failed.
+/// Step of an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// The summariser gave no draft.
     NoDraft,
-    /// It gave one, and the gate turned it away.
+    /// It gave one, and the gate rejected it.
     Rejected,
-    /// Nobody was asked: the job could not be worked on.
+    /// No summariser was asked: the job could not be worked on.
     Unasked,
 }
 
-/// What happens after an attempt that failed.
+/// Next step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NextStep {
@@ -139,12 +140,12 @@ pub enum NextStep {
     Nothing,
 }
 
-/// Called before a compaction starts and after it ended, for indexing, for taking memories out, for checking.
+/// Callback before a compaction starts and after it ended, for indexing, for extracting memories, for checks.
 ///
-/// It is called on the task that summarises: what it does delays the summary, never a request.
+/// It runs on the task that summarises: a slow one delays the summary, never a request.
 pub type Callback = Arc<dyn Fn(&Lifecycle) + Send + Sync>;
 
-/// Who hears what happens.
+/// Listeners to these events.
 #[derive(Clone)]
 pub(crate) struct Listeners {
     stream: tokio::sync::broadcast::Sender<Lifecycle>,
@@ -152,7 +153,7 @@ pub(crate) struct Listeners {
     pub(crate) after: Option<Callback>,
 }
 
-/// How many happenings a slow listener may be behind.
+/// Number of events a slow listener may be behind.
 const BACKLOG: usize = 256;
 
 impl Listeners {
@@ -164,7 +165,7 @@ impl Listeners {
         self.stream.subscribe()
     }
 
-    /// Tells of a compaction that the built-in summariser makes at once; what it stands for begins at `first`.
+    /// Reports a compaction that the built-in summariser makes at once; its span begins at `first`.
     pub(crate) fn built_in(
         &self,
         (session, thread): (SessionId, ThreadId),
@@ -184,27 +185,27 @@ impl Listeners {
         self.tell(session, Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
     }
 
-    /// Tells of something that happened in a session.
+    /// Reports an event of a session.
     pub(crate) fn tell(&self, session: SessionId, happened: Lifecycle) {
         let callback = match &happened {
             Lifecycle::Started { .. } => self.before.as_ref(),
             Lifecycle::Ended { .. } => self.after.as_ref(),
             _ => None,
         };
-        // A callback that panics is its author's business, and no reason to stop working.
+        // A callback that panics is its author's fault, and no reason to stop working.
         if let Some(callback) = callback
             && catch_unwind(AssertUnwindSafe(|| callback(&happened))).is_err()
         {
             tracing::error!(target: "epitome::compaction", "a callback panicked");
         }
         match &happened {
-            // Nobody waits for a summary, so nothing but this line tells an operator that none comes.
+            // No caller waits for a summary, so nothing but this line tells an operator that none comes.
             Lifecycle::Failed { .. } | Lifecycle::NotesFailed { .. } => {
                 tracing::warn!(target: "epitome::compaction", %session, happened = %happened);
             }
             _ => tracing::info!(target: "epitome::compaction", %session, happened = %happened),
         }
-        // Nobody need be listening.
+        // Sending fails if there is no listener.
         let _ = self.stream.send(happened);
     }
 }

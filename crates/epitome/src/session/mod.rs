@@ -1,8 +1,8 @@
-//! A session: append what happened, ask for the next request, and it stays inside the window.
+//! A session: append events, ask for the next request, and it stays inside the window.
 //!
-//! [`Session`] is a handle that is cheap to clone and can be sent between tasks. What it is told is written to the log
-//! before it answers; what the model is to see next comes from [`Session::next_request`], which never waits for a model.
-//! Summaries are made beside it, and swapped in between two requests.
+//! [`Session`] is a handle that is cheap to clone and can be sent between tasks. Everything appended is written to
+//! the log before the call returns; the next request for the model comes from [`Session::next_request`], which never
+//! waits for a model. Summaries are made in the background, and swapped in between two requests.
 
 mod afterwards;
 mod answer;
@@ -73,7 +73,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Session {
     desk: Arc<Desk>,
-    /// Tells the compactor that there is work.
+    /// Wakes the compactor when there is work.
     wake: Arc<Notify>,
     shared: Arc<Shared>,
 }
@@ -85,19 +85,19 @@ struct Shared {
     policy: Policy,
 }
 
-/// What a tool gave back for a call.
+/// A tool's result for a call.
 #[derive(Clone, Debug)]
 pub struct ToolOutput {
     /// The call.
     pub call: ToolCall,
-    /// What the tool says.
+    /// Text of the result.
     pub text: String,
-    /// How it ended.
+    /// Outcome of the call.
     pub ended: Ended,
 }
 
 impl ToolOutput {
-    /// What came of a call: what the tool gave back, or how it failed.
+    /// The result of a call, from a tool's output or its error.
     pub fn new(call: &ToolCall, done: Result<impl Into<String>, impl std::fmt::Display>) -> Self {
         match done {
             Ok(text) => Self::of(call, text),
@@ -105,18 +105,18 @@ impl ToolOutput {
         }
     }
 
-    /// What a tool that worked gave back.
+    /// The result of a tool that succeeded.
     pub fn of(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.clone(), text: text.into(), ended: Ended::Well }
     }
 
-    /// How a tool failed.
+    /// The result of a tool that failed.
     pub fn failed(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.clone(), text: text.into(), ended: Ended::Badly }
     }
 }
 
-/// Why a provider refused a request.
+/// Kind of a provider's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It was too long: ask for the next request and send that.
@@ -125,7 +125,7 @@ pub enum Refused {
     Otherwise,
 }
 
-/// An event that was asked back.
+/// An event that was recalled.
 #[derive(Clone, Debug)]
 pub struct Recalled {
     /// The event, whole.
@@ -133,7 +133,7 @@ pub struct Recalled {
 }
 
 impl Session {
-    /// A session with this model, which is spoken to in this format. Everything else has a default.
+    /// Builder for a session with this model, in this format. Everything else has a default.
     pub fn builder(format: Format, model: &str) -> SessionBuilder {
         SessionBuilder::new(format, model)
     }
@@ -149,7 +149,7 @@ impl Session {
         Self { desk, wake, shared: Arc::new(shared) }
     }
 
-    /// Its id, by which it is opened again.
+    /// Id by which it is opened again.
     pub fn id(&self) -> SessionId {
         self.desk.session
     }
@@ -159,7 +159,7 @@ impl Session {
         self.desk.thread
     }
 
-    /// Where it is kept.
+    /// Store in which it is kept.
     pub fn store(&self) -> &Arc<Sqlite> {
         &self.desk.store
     }
@@ -177,14 +177,14 @@ impl Session {
     }
 }
 
-/// What happened.
+/// Appending events.
 impl Session {
-    /// Appends events as they are: whatever [`epitome_wire`] decodes, or made by hand.
+    /// Appends events as they are, decoded by [`epitome_wire`] or made by hand.
     pub async fn append(&self, events: Vec<Event>) -> Result<Seq, SessionError> {
         self.at_desk(move |desk| Ok(desk.append(&events)?.seq)).await
     }
 
-    /// The user said something.
+    /// Appends a user's message.
     pub async fn user(&self, text: &str) -> Result<Seq, SessionError> {
         let text = text.to_owned();
         self.at_desk(move |desk| {
@@ -194,7 +194,7 @@ impl Session {
         .await
     }
 
-    /// Tools gave back what an answer asked of them: all results of one answer together.
+    /// Appends tool results: all results of one answer together.
     pub async fn tool_results(&self, outputs: &[ToolOutput]) -> Result<Seq, SessionError> {
         let outputs = outputs.to_vec();
         self.at_desk(move |desk| {
@@ -210,8 +210,8 @@ impl Session {
         .await
     }
 
-    /// The next request, ready to be sent: within the window, legal, and an extension of the last one unless there was
-    /// reason to change what was sent. It never waits for a model.
+    /// Makes the next request: within the window, legal, and an extension of the last one unless there was reason to
+    /// change earlier parts. It never waits for a model.
     pub async fn next_request(&self) -> Result<Request, SessionError> {
         let (asked, extras) = (Instant::now(), self.shared.extras.clone());
         let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
@@ -221,7 +221,7 @@ impl Session {
         Ok(request)
     }
 
-    /// The model answered: `body` is the provider's response, whole, as JSON or as the recorded stream.
+    /// Appends the model's answer: `body` is the provider's response, whole, as JSON or as the recorded stream.
     pub async fn answered(&self, body: &str) -> Result<Answer, SessionError> {
         let (body, tool) = (body.to_owned(), self.shared.extras.compact_tool);
         let (answer, asked) = self.at_desk(move |desk| answer::take(desk, &body, tool)).await?;
@@ -231,8 +231,8 @@ impl Session {
         Ok(answer)
     }
 
-    /// The provider answered with an error. If it says that the request was too long, the next request will be smaller,
-    /// without asking any model.
+    /// Notes a provider's error. If it says that the request was too long, the next request will be smaller, without
+    /// asking any model.
     pub async fn refused(&self, status: u16, body: &[u8]) -> Result<Refused, SessionError> {
         let body = body.to_vec();
         self.at_desk(move |desk| {
@@ -247,15 +247,16 @@ impl Session {
         .await
     }
 
-    /// The request came to nothing: no connection, no answer.
+    /// Notes that the request failed: no connection, no answer.
     pub async fn failed(&self, why: &str) -> Result<(), SessionError> {
         let why = why.to_owned();
         self.at_desk(move |desk| desk.failed(&why)).await
     }
 
-    /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
+    /// Changes to another model. If the content shown is too large for it, it is compacted first, with the old one.
     ///
-    /// `window` is that of the new model, where no profile says it. It waits for the summary, if there is to be one.
+    /// `window` is that of the new model, if it has no profile. The call waits for the summary, if there is to be
+    /// one.
     pub async fn switch_model(
         &self,
         format: Format,
@@ -271,7 +272,7 @@ impl Session {
             self.at_desk(move |desk| Ok(desk.state()?.view.context().tokens() > trigger)).await?;
         if is_smaller {
             match self.compact_for(Trigger::ModelSwitch, None, Some(budget)).await {
-                // What cannot be compacted is left to the reducers.
+                // Content that cannot be compacted is left to the reducers.
                 Ok(_) | Err(SessionError::Nothing(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -282,14 +283,14 @@ impl Session {
 
 /// Compactions.
 impl Session {
-    /// Compacts now, and waits for the summary; `focus` is what it should attend to. Gives the compaction's place.
+    /// Compacts now with a focus, if given, and waits for the summary. Returns the compaction's place.
     pub async fn compact(&self, focus: Option<&str>) -> Result<Seq, SessionError> {
         self.compact_for(Trigger::Manual, focus, None).await
     }
 
-    /// Writes the memory files now. They are written with the first request after each compaction anyway; a failure then is
-    /// told to [listeners](Self::listen) only, because an agent need not stop for its notes. `None` if there is nothing
-    /// to write: no compaction is in force, or no folder was given.
+    /// Writes the memory files now. They are written with the first request after each compaction anyway; a failure
+    /// then is reported to [listeners](Self::listen) only, because an agent need not stop for its notes. `None` if
+    /// there is nothing to write: no compaction is in force, or no folder was given.
     pub async fn write_memory_files(&self) -> Result<Option<Written>, SessionError> {
         let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
         self.at_desk(move |desk| desk.note(&folder)).await
@@ -302,7 +303,7 @@ impl Session {
         budget: Option<Budget>,
     ) -> Result<Seq, SessionError> {
         let place = self.make_compaction(trigger, focus, budget).await?;
-        // The compaction stands, whatever becomes of the notes; whoever listens is told.
+        // The compaction stands even if the notes fail; listeners are told.
         let _told = self.write_memory_files().await;
         Ok(place)
     }
@@ -340,8 +341,8 @@ impl Session {
         }
     }
 
-    /// Has a summary made in the background; the next request adopts it as soon as it is there. Gives the job; one that
-    /// is under way already is taken for it.
+    /// Starts a summary in the background; the next request adopts it as soon as it is ready. Returns the job, or the
+    /// one that is under way already.
     pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<JobId, SessionError> {
         let job = self.order(Trigger::Manual, focus, None).await?;
         self.wake.notify_one();
@@ -349,7 +350,7 @@ impl Session {
     }
 
     /// Works on a job of the session that is due, if there is one, with the summariser this session was opened with:
-    /// for whoever works on summaries of sessions whose [`Workers`] are elsewhere, and after a crash.
+    /// for programs that make the summaries of sessions whose [`Workers`] are elsewhere, and after a crash.
     pub async fn work(&self) -> Result<Worked, SessionError> {
         work_one(&self.desk, &compactor::worker()).await
     }
@@ -364,12 +365,12 @@ impl Session {
         self.at_desk(move |desk| orders::order(desk, trigger, focus.as_deref(), budget.as_ref())).await
     }
 
-    /// Undoes the compaction in force: contexts are made as if it had not been. Gives its place.
+    /// Undoes the compaction in force: contexts are made as if it had not been. Returns its place.
     pub async fn undo(&self) -> Result<Seq, SessionError> {
         self.at_desk(|desk| orders::turn_back(desk, orders::Turn::Undo)).await
     }
 
-    /// Brings back the compaction that was undone last. Gives its place.
+    /// Brings back the compaction that was undone last. Returns its place.
     pub async fn redo(&self) -> Result<Seq, SessionError> {
         self.at_desk(|desk| orders::turn_back(desk, orders::Turn::Redo)).await
     }
@@ -403,7 +404,7 @@ impl Session {
         .await
     }
 
-    /// A new session that shares this one's history up to `at`, with the summary of it or in full.
+    /// Forks a new session that shares this one's history up to `at`, with the summary of it or in full.
     pub async fn fork(&self, at: Seq, mode: ForkMode, title: &str) -> Result<Self, SessionError> {
         let title = title.to_owned();
         self.branch(at, title, move |desk, state| {
@@ -413,7 +414,7 @@ impl Session {
         .await
     }
 
-    /// A new session that takes over with a goal: it knows what is summarised here, and nothing else of it is shown.
+    /// Starts a new session that takes over with a goal: it gets a summary of this one, and shows nothing else of it.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
         let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
         let brief = hand_over::brief_of_all(&self.desk, goal, head).await?;
@@ -421,7 +422,8 @@ impl Session {
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
             let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
-            // What was said while a model summarised is not handed over: the new thread begins where it was asked for.
+            // Messages added while a model summarised are not handed over: the new thread begins where the call was
+            // made.
             let (line, drafting) = (orders::whole(desk, state)?, state.drafting(&state.budget()));
             let line = lineage::until(&line, head);
             Ok(lineage::handoff(&line, said, brief, &orders::drafter(state, &drafting)))
@@ -472,7 +474,7 @@ impl Session {
         Ok(Self { desk, wake, shared: Arc::clone(&self.shared) })
     }
 
-    /// Has a summary made if nothing happens for a while.
+    /// Starts a summary if no event arrives for a while.
     fn watch_idle(&self) {
         let Some(after) = self.shared.extras.idle else { return };
         let (desk, wake) = (Arc::downgrade(&self.desk), Arc::clone(&self.wake));
@@ -491,13 +493,13 @@ impl Session {
 
 /// Looking back.
 impl Session {
-    /// What happens to summaries, as it happens.
+    /// Events about summaries, as they happen.
     pub fn events(&self) -> Receiver<Lifecycle> {
         self.desk.listeners.subscribe()
     }
 
-    /// Calls `listener` with what happens to summaries, as it happens, on a task of its own. One that is too slow misses the
-    /// oldest, and never holds up the session.
+    /// Calls `listener` with events about summaries, as they happen, on a task of its own. One that is too slow
+    /// misses the oldest, and never holds up the session.
     pub fn listen(&self, mut listener: impl FnMut(Lifecycle) + Send + 'static) {
         let mut events = self.events();
         tokio::spawn(async move {
@@ -511,21 +513,21 @@ impl Session {
         });
     }
 
-    /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`. Requests have
-    /// handles only if the model can use them: give it a tool by the name of
+    /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`. Requests
+    /// have handles only if the model can use them: give it a tool with the name
     /// [`RECALL_TOOL`](epitome_wire::recall::RECALL_TOOL), and answer its calls with this.
     pub async fn recall(&self, handle: &str) -> Result<Vec<Recalled>, SessionError> {
         let handle = handle.to_owned();
         self.at_desk(move |desk| audit::recall(&desk.store, desk.thread, &handle)).await
     }
 
-    /// Searches everything that happened in the session, shown or not.
+    /// Searches all events of the session, shown or not.
     pub async fn search(&self, words: &str) -> Result<Vec<Hit>, SessionError> {
         let search = Search { words: words.to_owned(), scope: Scope::Thread(self.thread()), limit: 20 };
         self.at_desk(move |desk| Ok(desk.store.search(&search)?)).await
     }
 
-    /// The calls that were made, with what was decided for each and how it ended.
+    /// The calls of the session, with the decisions for each and its outcome.
     pub async fn calls(&self) -> Result<Vec<CallRow>, SessionError> {
         self.at_desk(|desk| Ok(desk.store.calls(desk.thread, 0, usize::MAX)?)).await
     }
@@ -535,12 +537,12 @@ impl Session {
         self.at_desk(|desk| Ok(desk.store.jobs(Some(desk.thread))?)).await
     }
 
-    /// Renders a past call again and checks that it is, byte for byte, what was sent.
+    /// Renders a past call again and checks that it is, byte for byte, the request that was sent.
     pub async fn replay(&self, call: u64) -> Result<Replayed, SessionError> {
         self.at_desk(move |desk| verify_call(&desk.store, desk.thread, call)).await
     }
 
-    /// The size of what would be sent now, and of what may be.
+    /// The size of the request that would be sent now, and the largest allowed size.
     pub async fn size(&self) -> Result<(Tokens, Tokens), SessionError> {
         self.at_desk(|desk| {
             let mut state = desk.state()?;

@@ -1,4 +1,4 @@
-//! Compactions that somebody asks for: ordered, made at once, adopted outside of any request, undone and redone.
+//! Requested compactions: ordered, made at once, adopted outside of any request, undone and redone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,15 +24,15 @@ use super::{
 };
 use crate::lineage::{self, Drafter};
 
-/// Whether a summary is being made already, or waits to be adopted.
+/// Returns true if a summary is being made already, or waits to be adopted.
 pub(super) fn is_under_way(desk: &Desk) -> Result<bool, SessionError> {
     let mut state = desk.state()?;
     state.catch_up(&desk.store, desk.thread)?;
     Ok(desk.store.running_job(desk.thread)?.is_some() || desk.ready(&state)?.is_some())
 }
 
-/// Has a span summarised: marker and job. One that is being made already, or is ready, is taken for it. What is kept is
-/// what `budget` has room for; by default the session's own.
+/// Orders the summary of a span: marker and job. One that is being made already, or is ready, is used if it fits.
+/// `budget` decides how much is kept verbatim; by default the session's own.
 pub(crate) fn order(
     desk: &Desk,
     trigger: Trigger,
@@ -52,7 +52,7 @@ pub(crate) fn order(
                 job = Some(running.job.id);
                 return Ok((Vec::new(), Vec::new()));
             }
-            // What it builds on is no longer stood on, or it attends to something else.
+            // The summary it builds on is no longer in force, or its focus differs.
             let reason = if still_stands {
                 "somebody asked for another with a focus"
             } else {
@@ -81,7 +81,7 @@ pub(crate) fn order(
     job.ok_or(SessionError::Busy)
 }
 
-/// Orders a summary if nothing has happened since, and there is enough to summarise.
+/// Orders a summary if no event has arrived since, and there is enough to summarise.
 pub(super) fn order_if_idle(desk: &Arc<Desk>, after: Duration) -> Result<bool, SessionError> {
     let is_due = {
         let state = desk.state()?;
@@ -146,7 +146,7 @@ pub(crate) fn compact_built_in(
     Ok(head.seq)
 }
 
-/// Puts a summary in force that is ready, outside of any request.
+/// Puts a ready summary in force, outside of any request.
 pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
@@ -168,7 +168,7 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
         Ok((vec![Event::own(Fact::Compacted(compaction), now)], vec![adopted]))
     });
     if let Err(SessionError::Nothing(why)) = &appended {
-        // It will not be smaller the next time either: let nobody wait for it.
+        // It will not be smaller the next time either, so it is cancelled for callers that wait for it.
         let cancel = Record::CancelJob { job: tried, reason: why.to_string() };
         desk.append_to(&mut state, |_| Ok((Vec::new(), vec![cancel.clone()])))?;
     }
@@ -190,7 +190,7 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
     Ok(place)
 }
 
-/// Which way to go.
+/// Direction to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Back.
@@ -231,7 +231,7 @@ pub(super) fn turn_back(desk: &Desk, turn: Turn) -> Result<Seq, SessionError> {
     Ok(compaction)
 }
 
-/// How summaries are made for a new thread.
+/// Drafter of summaries for a new thread.
 pub(super) fn drafter<'d>(state: &'d State, drafting: &'d Drafting) -> Drafter<'d> {
     Drafter { drafting, meter: &state.setup.meter, names: state.view.context().names() }
 }

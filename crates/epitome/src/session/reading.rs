@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::error::SessionError;
 
-/// How many events are read at a time.
+/// Number of events read at a time.
 pub(crate) const PAGE: usize = 512;
 
 /// An event with the counts of its texts.
@@ -45,7 +45,7 @@ pub(crate) fn read_line(
     }
 }
 
-/// The next events, as many as are read at a time.
+/// The next page of events.
 pub(crate) fn read_page(
     store: &Sqlite,
     thread: ThreadId,
@@ -64,7 +64,7 @@ pub(crate) fn read_page(
     Ok(joined(events, counted, meter))
 }
 
-/// What must be read of a thread to show it through `end`, where it stands on `pivot`.
+/// Reads the part of a thread that is needed to show it through `end`, on the compaction `pivot`.
 pub(super) fn read_window(
     store: &Sqlite,
     thread: ThreadId,
@@ -80,7 +80,7 @@ pub(super) fn read_window(
     Ok(window.line(read.map(|(logged, pieces)| (logged, Some(pieces)))))
 }
 
-/// These events of a thread.
+/// Reads given events of a thread.
 pub(super) fn read_these(
     store: &Sqlite,
     thread: ThreadId,
@@ -95,7 +95,7 @@ pub(super) fn read_these(
     Ok(joined(events, counted, meter))
 }
 
-/// The counts that the store keeps, if they are the meter's.
+/// Counts from the store, if they are the meter's.
 fn counts_of(
     store: &Sqlite,
     thread: ThreadId,
@@ -112,7 +112,7 @@ fn counts_of(
     Ok(store.pieces_of(thread, &seqs)?)
 }
 
-/// Events with their counts; those that have none are counted.
+/// Events with their counts; those without one are counted.
 fn joined(events: Vec<Logged>, counted: Vec<(EventId, Vec<Tokens>)>, meter: &Meter) -> Vec<Counted> {
     let mut counted = counted.into_iter().peekable();
     let mut page = Vec::with_capacity(events.len());

@@ -1,4 +1,4 @@
-//! What the requests of a session are made with: a model, its format, its limits, a policy.
+//! Settings with which a session's requests are made: a model, its format, its limits, a policy.
 
 use std::sync::Arc;
 
@@ -23,28 +23,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::spoken_by;
 
-/// What the requests of a session are made with.
+/// Settings with which a session's requests are made.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) format: Format,
     pub(crate) model: ModelName,
     pub(crate) profile: Option<Profile>,
     pub(crate) meter: Arc<Meter>,
-    /// As its author wrote it.
+    /// The policy as its author wrote it.
     pub(crate) policy: Policy,
     pub(crate) options: RenderOptions,
     pub(crate) terms: Option<Terms>,
-    /// The most input that the provider takes, by its own count; nothing if nobody knows. Nothing of it is kept free for counts
-    /// that may be short.
+    /// The most input that the provider accepts, by its own count; `None` if unknown. No margin is kept in it for
+    /// counts that may be low.
     pub(crate) limit: Option<Tokens>,
-    /// The window that somebody gave, whatever is known of the model.
+    /// The configured window, in place of the profile's.
     pub(crate) window: Option<Tokens>,
-    /// What hooks may add.
+    /// Tokens that hooks may add.
     pub(crate) reserve: Tokens,
     pub(crate) recorded: Recorded,
 }
 
-/// What a call is recorded with, by content.
+/// Settings recorded with a call, by content.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) policy: Content,
@@ -52,21 +52,21 @@ pub(crate) struct Recorded {
     pub(crate) rendering: Content,
 }
 
-/// How a request was rendered: with its events and edits, all that is needed to render it again.
+/// Rendering of a request: with its events and edits, everything needed to render it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rendering {
     pub(crate) format: Format,
     pub(crate) options: RenderOptions,
     pub(crate) tokenizer: String,
-    /// What was sent of a client's history, where the request was woven from it.
+    /// Plan for a client's history, if the request was rewritten from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) weave: Option<Plan>,
 }
 
 impl Setup {
-    /// For a model in a format. A model that no profile is about is no obstacle: its window is what `window` says, or
-    /// unknown until the provider refuses something as too long.
+    /// Settings for a model in a format. A model without a profile is accepted: its window is `window`, or unknown
+    /// until the provider refuses a request as too long.
     pub(crate) fn new(
         format: Format,
         model: &str,
@@ -118,32 +118,32 @@ impl Setup {
         }
     }
 
-    /// The most that a request may hold whose sender says how large the window is, or how long the answer may be: no more
-    /// need be left for that, and no less.
+    /// The most that a request may hold if its sender gives the size of the window or the length of the answer:
+    /// exactly that much is left for the answer.
     pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> Limit {
         Limit { most: limit(window, self.profile.as_ref(), answer), window }
     }
 
-    /// Whether requests are made with the same as with another.
+    /// Returns true if requests are made with equal settings.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let named = |setup: &Self| (setup.format, setup.recorded.policy.hash, setup.recorded.rendering.hash);
         let profile = |setup: &Self| setup.recorded.profile.as_ref().map(|profile| profile.hash);
         self.model == other.model && named(self) == named(other) && profile(self) == profile(other)
     }
 
-    /// How requests that are woven from a client's are written again.
+    /// Recorded rendering of requests that are rewritten from a client's.
     pub(crate) fn weaving(&self, plan: Plan) -> Content {
         let (format, options) = (self.format, self.options.clone());
         let tokenizer = self.meter.name().to_owned();
         Content::new(json(&Rendering { format, options, tokenizer, weave: Some(plan) }))
     }
 
-    /// How much the next request may hold, given what calls have taught.
+    /// Room of the next request, given the limits that calls have shown.
     pub(crate) fn budget(&self, learned: Learned) -> Budget {
         self.budget_within(Limit { most: self.limit, window: self.window }, learned)
     }
 
-    /// The same, where a request says more of its limit.
+    /// The same for a request with a limit of its own.
     pub(crate) fn budget_within(&self, Limit { most: known, .. }: Limit, learned: Learned) -> Budget {
         let known = known.map(|most| most.less(self.kept_free(learned).of(most)));
         let limit = match (known, learned.limit) {
@@ -158,7 +158,7 @@ impl Setup {
         self.policy.budget(base.act(target, trigger, force))
     }
 
-    /// The share of a limit that is kept free because counts may be short: what the profile says, until calls have told.
+    /// The share of a limit that is kept free because counts may be low: the profile's, until calls have shown one.
     fn kept_free(&self, learned: Learned) -> Share {
         let inexact = self.profile.as_ref().filter(|profile| !profile.tokenizer.is_exact());
         match inexact.map(|profile| profile.margin) {
@@ -169,27 +169,27 @@ impl Setup {
     }
 }
 
-/// How many calls tell how a provider counts. One request is as short as the next of its session, which is the same but for its
-/// end.
+/// Number of calls that show how a provider counts. One is not enough: its error is that of the next request of its
+/// session, which is the same but for its end.
 const ENOUGH_CALLS: u32 = 3;
 
-/// What is kept free even then: what comes next may be of another kind than all before it.
+/// Share that is kept free even then: the next content may be of another kind than all before it.
 const LEAST_KEPT_FREE: Share = Share::percent(3);
 
 /// The most that a request may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// The most input, by the provider's count; nothing if nobody knows.
+    /// The most input, by the provider's count; `None` if unknown.
     most: Option<Tokens>,
-    /// The window that somebody gave, whatever is known of the model.
+    /// The configured window, in place of the profile's.
     pub(crate) window: Option<Tokens>,
 }
 
-/// The most input a model takes, by the provider's count. `answer` is how long an answer may be, if that is known.
+/// The most input a model accepts, by the provider's count. `answer` is the length of an answer, if known.
 fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Tokens>) -> Option<Tokens> {
     let usual = Reserves::default();
-    // Of a window that somebody gave, a quarter is left for the answer, or as much as a budget usually leaves. One that asks
-    // for more than half of it will hardly get it.
+    // Of a configured window a quarter is left for the answer, or as much as a budget usually leaves. A request for
+    // more than half of it is unlikely to get it.
     let left = |window: Tokens| match answer {
         Some(answer) => answer.min(Tokens(window.0 / 2)),
         None => usual.output.min(Tokens(window.0 / 4)),
@@ -200,41 +200,41 @@ fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Token
     given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()
 }
 
-/// What the calls of a session have taught about its limits.
+/// Limits that the calls of a session have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Learned {
-    /// What the provider said it takes when it refused a request.
+    /// The limit that the provider named when it refused a request.
     limit: Option<Tokens>,
-    /// The most that may be estimated: less than what was refused.
+    /// The largest allowed estimate: less than the one refused.
     bound: Option<Tokens>,
-    /// By how many thousandths the provider counted more than was estimated, the last time.
+    /// Thousandths by which the provider's last count exceeded the estimate.
     short: u64,
-    /// How many calls told how the provider counts.
+    /// Number of calls that showed how the provider counts.
     calls: u32,
 }
 
-/// Beyond this, an estimate is not short but about something else.
+/// Largest plausible error of an estimate, in thousandths: beyond this, the count is of something else.
 const MOST_SHORT: u64 = 1_000;
 
 impl Learned {
-    /// The provider counted a request.
+    /// Notes the provider's count for a request.
     pub(crate) fn counted(&mut self, estimated: Tokens, actual: Tokens) {
         let short = u128::from(actual.less(estimated).0) * 1_000 / u128::from(estimated.0.max(1));
         self.short = u64::try_from(short).unwrap_or(MOST_SHORT).min(MOST_SHORT);
-        // Below half of the estimate a report is about something else, and tells of no margin.
+        // Below half of the estimate a report is of something else, and shows no margin.
         self.calls = self.calls.saturating_add(u32::from(actual.0 > estimated.0 / 2));
-        // What was taken could not be too long.
+        // A request that was accepted was not too long.
         self.bound = self.bound.filter(|bound| estimated <= *bound);
         self.limit = self.limit.filter(|limit| actual <= *limit);
     }
 
-    /// The provider refused a request as too long: the next must be smaller than that, whatever was thought.
+    /// Notes that the provider refused a request as too long: the next must be smaller, at any estimate.
     pub(crate) fn refused(&mut self, estimated: Tokens, refused: Overflow) {
         let Overflow { limit, asked } = refused;
         let limit = limit.filter(|limit| *limit > Tokens(0));
         let bound = match (asked, limit) {
-            // By as much as it counted too much.
+            // Reduced by the ratio by which it was too long in the provider's count.
             (Some(asked), Some(limit)) if limit < asked => {
                 let bound = u128::from(estimated.0) * u128::from(limit.0) / u128::from(asked.0);
                 Tokens(u64::try_from(bound).unwrap_or(u64::MAX))
@@ -247,12 +247,12 @@ impl Learned {
         self.limit = self.limit.into_iter().chain(limit).min();
     }
 
-    /// The same without what refusals have taught; `None` if they have taught nothing.
+    /// The same without limits from refusals; `None` if there are none.
     pub(crate) fn unbound(self) -> Option<Self> {
         (self.bound.is_some() || self.limit.is_some()).then_some(Self { bound: None, limit: None, ..self })
     }
 
-    /// The estimate that the provider will count as this much.
+    /// The estimate for which the provider will count this much.
     fn estimated(self, counted: Tokens) -> Tokens {
         if counted == Tokens::MAX {
             return counted;
@@ -311,7 +311,7 @@ mod tests {
         let mut learned = Learned::default();
         let ceiling = |learned: Learned| setup.budget(learned).ceiling();
         assert_eq!(ceiling(learned), Tokens(22_500));
-        // A report that is about something else tells nothing.
+        // A report about something else changes nothing.
         for actual in [0, 10_000, 10_000] {
             learned.counted(Tokens(10_000), Tokens(actual));
             assert_eq!(ceiling(learned), Tokens(22_500), "{actual}");

@@ -1,4 +1,4 @@
-//! What is held of a session in memory: a view of the log and of the records beside it, made again from both at any time.
+//! State of a session in memory: a view of the log and of the records beside it, made again from both at any time.
 
 use std::sync::Arc;
 
@@ -34,84 +34,85 @@ use crate::{
     compose::{Inheritance, Script},
 };
 
-/// What was done to make a call, and what was known of the session's limits then: recorded with it, so that whoever opens
-/// the session later knows the same.
+/// Data recorded with a call: the reducers' work and the limits known then, so that the session reopened later knows
+/// the same.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Made {
-    /// What each reducer did.
+    /// Effects of each reducer.
     #[serde(skip_deserializing)]
     reducers: Vec<Step>,
     /// The hooks that added something.
     injected: Vec<String>,
     learned: Learned,
     thrash: Thrash,
-    /// Whether a size demanded the compaction that was made for it, if one was.
+    /// True if a size demanded the compaction that was made for it, if one was.
     forced: bool,
     cache: CacheUse,
-    /// What it could read of the call before.
+    /// Part of the call before that the cache could hold.
     chance: Option<CacheChance>,
-    /// The window that somebody gave, whatever is known of the model.
+    /// The configured window, in place of the profile's.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<Tokens>,
 }
 
-/// The window that a call was made for, if somebody gave one: a setting of its gateway, a header, an option of its session.
+/// The window that a call was made for, if one was given: by a setting of its gateway, a header, an option of its
+/// session.
 pub(crate) fn window_of(call: &NewCall) -> Option<Tokens> {
-    // Written by another version, it says nothing.
+    // Data of another version is ignored.
     serde_json::from_str::<Made>(&call.steps).unwrap_or_default().window
 }
 
-/// No answer has as many events.
+/// Number of events up to which an answer is counted here; no answer has more.
 const FEW: usize = 16;
 
-/// What is held of a session in memory.
+/// State of a session in memory.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) setup: Arc<Setup>,
-    /// What the newest request says of its limit.
+    /// The newest request's own limit.
     pub(crate) limit: Option<Limit>,
     pub(crate) view: View,
     pub(super) head: Head,
     memo: PromptMemo,
     /// The last request, as a cache sees it.
     pub(super) sent: Option<Prompt>,
-    /// The last call: its number and what was estimated.
+    /// The last call: its number and its estimate.
     pub(super) last: Option<(u64, Tokens)>,
     pub(super) learned: Learned,
     pub(super) thrash: Thrash,
-    /// What the calls have shown about the provider's cache.
+    /// Behaviour of the provider's cache, as the calls have shown it.
     pub(crate) cache: CacheUse,
-    /// What the last call could read of the one before it.
+    /// Part of the call before that the last call could read from the cache.
     chance: Option<CacheChance>,
     /// The contents that the last call named.
     pub(super) named: Option<Named>,
-    /// The compaction whose summary is in the memory files, as far as is known.
+    /// The compaction whose summary is in the memory files, as far as known.
     pub(super) noted: Option<Seq>,
-    /// Whether summaries may have been ordered: whoever orders one says so in the log.
+    /// True if summaries may have been ordered: every order is in the log.
     pub(super) may_have_jobs: bool,
-    /// Whether the last request had a tool added by which the model gets back what was left out.
+    /// True if the last request had the recall tool added, by which the model gets back parts that were left out.
     offers_recall: bool,
-    /// The first event of what the model has not answered yet, if anybody knows.
+    /// The first event that the model has not answered yet, if known.
     pub(super) unanswered: Option<Seq>,
 }
 
-/// A request as it was written, or woven.
+/// A request as it was written, rendered or rewritten.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) hash: Digest,
     pub(crate) bytes: u64,
-    /// How it can be written again.
+    /// Data to write it again.
     pub(crate) rendering: Content,
-    /// How a client's request was taken over for it.
+    /// Record of the client's request, if it was rewritten from one.
     pub(crate) script: Option<String>,
-    /// What the script names.
+    /// Contents that the record names.
     pub(crate) pieces: Vec<Content>,
-    /// As a cache sees it, if somebody has looked.
+    /// The request as a cache sees it, if it was read.
     pub(crate) prompt: Option<Prompt>,
 }
 
-/// What a call names by content.
+/// Contents that a call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     policy: Digest,
@@ -126,12 +127,12 @@ impl Named {
 }
 
 impl State {
-    /// What the log and the records beside it say.
+    /// Reads the state from the log and the records beside it.
     pub(crate) fn restore(store: &Sqlite, thread: ThreadId, setup: Arc<Setup>) -> Result<Self, SessionError> {
         Self::restore_with(store, thread, setup, None)
     }
 
-    /// The same of a fork in which no call was made yet, with what it takes along from its parent.
+    /// Reads the state of a fork in which no call was made yet, with the state it takes from its parent.
     pub(super) fn inherits(
         &mut self,
         store: &Sqlite,
@@ -164,7 +165,7 @@ impl State {
         let head = store.head(thread)?;
         let pivot = store.pivot(thread)?;
         let line = read_window(store, thread, &passes, (head.seq, pivot.as_ref()), &setup.meter)?;
-        // Somebody may have appended in between; what is not there yet is caught up with.
+        // Another writer may have appended in between; missing events are read later.
         let end = line.last().map_or(Head::START, |last| Head { seq: last.id.seq, link: last.link });
         let last_prompt =
             audit::prompt_of(store, thread, last.as_ref(), &passes, pivot.as_ref(), &setup.meter);
@@ -202,14 +203,14 @@ impl State {
         Ok(state)
     }
 
-    /// The same once more: what is held may be wrong.
+    /// Reads the state again: the current one may be wrong.
     pub(crate) fn again(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         let restored = Self::restore(store, thread, Arc::clone(&self.setup))?;
         *self = Self { limit: self.limit, ..restored };
         Ok(())
     }
 
-    /// Of a thread in which nothing has happened yet.
+    /// State of a thread without events.
     pub(crate) fn fresh(thread: ThreadId, setup: Arc<Setup>) -> Self {
         Self {
             view: View::new(Arc::clone(&setup.meter), Names::Thread(thread)),
@@ -231,14 +232,14 @@ impl State {
         }
     }
 
-    /// Decides whether the next request has a tool added by which the model gets back what was left out. Only where it
-    /// has one does the request name what it leaves out.
+    /// Decides if the next request has the recall tool added. Only then does the request name the parts it leaves
+    /// out.
     pub(super) fn offer_recall(&mut self, offer: RecallOffer) {
         self.offers_recall = offer.holds(self.view.line());
         self.show_names();
     }
 
-    /// Whether the next request has that tool added.
+    /// Returns true if the next request has that tool added.
     pub(crate) fn offers_recall(&self) -> bool {
         self.offers_recall
     }
@@ -248,19 +249,19 @@ impl State {
         self.view.show_names_if(can_ask);
     }
 
-    /// What the session knew when it made its last call, and what that call has taught since.
+    /// Takes over the limits known at the session's last call, and those that the call has shown since.
     fn learn(&mut self, last: &CallRow) {
-        // Written by another version, it is nothing to go by.
+        // Data of another version is ignored.
         let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
         self.thrash = knew.thrash;
         let _ = self.stands_on(last.number, last.call.summary.map(|summary| summary.seq), knew.forced);
         self.learn_limits(last);
     }
 
-    /// What a call has taught of what the provider takes.
+    /// Learns from a call the limits of its provider.
     fn learn_limits(&mut self, last: &CallRow) {
         let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
-        // What another model counts or takes is nothing to this one.
+        // Another model's counts and limits do not apply to this one.
         if last.call.model.as_ref() != Some(&self.setup.model.0) {
             return;
         }
@@ -277,19 +278,19 @@ impl State {
         }
     }
 
-    /// A call stands on a compaction, which was made for it because a size demanded it if `is_forced`. Tells how close to
-    /// each other such have become, if that is too close.
+    /// Notes that a call stands on a compaction, which a size demanded if `is_forced`. Returns the distance between
+    /// such compactions, if they are too close.
     pub(super) fn stands_on(&mut self, call: u64, compaction: Option<Seq>, is_forced: bool) -> Option<u64> {
         self.thrash.stands_on(call, compaction?, is_forced)
     }
 
-    /// The provider counted the last call.
+    /// Notes the provider's count for the last call.
     pub(super) fn is_counted(&mut self, estimated: Tokens, usage: &Usage) {
         self.learned.counted(estimated, usage.input());
         self.cache.counted(usage, self.chance.take());
     }
 
-    /// Takes what others have appended since.
+    /// Takes in events that others have appended since.
     pub(crate) fn catch_up(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         loop {
             let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
@@ -303,7 +304,7 @@ impl State {
         }
     }
 
-    /// The same for the few events of an answer, which are counted here: what the store derives it may derive later.
+    /// The same for the few events of an answer, which are counted here: the store may derive its data later.
     pub(super) fn follow(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         let events = store.read(thread, self.head.seq.next(), FEW)?;
         if events.len() == FEW {
@@ -322,7 +323,7 @@ impl State {
         self.view.push(logged, pieces);
     }
 
-    /// A call was answered, and the provider counted this.
+    /// Notes the provider's count for an answered call.
     pub(super) fn counted(&mut self, call: u64, usage: &Usage) {
         if let Some((last, estimated)) = self.last
             && last == call
@@ -331,7 +332,7 @@ impl State {
         }
     }
 
-    /// Reads what is needed again though notes or a summary stood for it.
+    /// Reads events that are needed again though notes or a summary stood for them.
     pub(super) fn fill(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         while let Some(needed) = self.view.needs_more() {
             self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
@@ -339,7 +340,7 @@ impl State {
         Ok(())
     }
 
-    /// Reads everything that only notes tell of: a summary tells of what happened.
+    /// Reads all events that only notes stand for: a summary needs them.
     pub(super) fn fill_all(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         if let Some(needed) = self.view.needs_all() {
             self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
@@ -347,7 +348,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes an event that is about to be appended, or was as far as is known.
+    /// Takes in an event that is about to be appended, or already was.
     pub(super) fn push(&mut self, thread: ThreadId, event: &Noted) {
         let link = event.link_after(self.head.link);
         let pieces = self.setup.meter.pieces_noted(event);
@@ -355,7 +356,7 @@ impl State {
         self.take(Arc::new(Logged { id, event: Event::clone(event), link }), pieces);
     }
 
-    /// Decides what the next request shows.
+    /// Decides the content of the next request.
     pub(super) fn prepare(
         &mut self,
         (store, thread): (&Sqlite, ThreadId),
@@ -379,7 +380,7 @@ impl State {
         Ok(prepared)
     }
 
-    /// Writes the request that was prepared.
+    /// Writes the prepared request.
     pub(super) fn write(
         &mut self,
         setup: &Setup,
@@ -423,7 +424,7 @@ impl State {
         records
     }
 
-    /// The call as it is recorded. From here on the view counts it as sent.
+    /// The record of the call. From here on the view counts it as sent.
     pub(super) fn record(
         &mut self,
         setup: &Setup,
@@ -470,7 +471,7 @@ impl State {
         }
     }
 
-    /// What a call could read of the one before it, unless something that was decided keeps it from that.
+    /// Part of the call before that this one can read from the cache, unless a decision prevents it.
     fn chance_of(&self, prepared: &Prepared, size: Tokens, now: Time) -> Option<CacheChance> {
         if !matches!(prepared.cause, None | Some(Cause::Client | Cause::Format)) {
             return None;
@@ -481,14 +482,14 @@ impl State {
         Some(CacheChance { sent: last.tokens, size, pause, lifetime })
     }
 
-    /// Where the history begins that is shown.
+    /// First event shown of the history.
     pub(super) fn first_shown(&self) -> Seq {
         let context = self.view.context();
         let shown = &context.segments()[context.prefix_len()..];
         shown.iter().filter_map(|segment| segment.stands_for().first()).min().unwrap_or_default()
     }
 
-    /// How compactions are drafted under a budget.
+    /// Settings for drafting compactions under a budget.
     pub(crate) fn drafting(&self, budget: &Budget) -> Drafting {
         let context = self.view.context();
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
@@ -496,7 +497,7 @@ impl State {
         rules.drafting(budget, prefix)
     }
 
-    /// Whether the provider may still hold what was sent last.
+    /// Returns true if the provider may still hold the last request.
     pub(crate) fn is_warm(&self, now: Time) -> bool {
         let last = self.view.last().and_then(|last| last.at);
         let lifetime = self.cache_lifetime();
@@ -506,13 +507,13 @@ impl State {
         })
     }
 
-    /// For how many seconds the provider holds what was sent; nothing if nobody knows.
+    /// Time for which the provider holds a request, in seconds; `None` if unknown.
     pub(crate) fn cache_lifetime(&self) -> Option<u64> {
         let usual = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None))?;
         Some(self.cache.lifetime(usual))
     }
 
-    /// Where the thread ends, as far as is known.
+    /// Known end of the thread.
     pub(crate) fn head(&self) -> Seq {
         self.head.seq
     }
@@ -538,12 +539,12 @@ impl State {
     }
 }
 
-/// Whether a compaction was made because a size demanded it.
+/// Returns true if a compaction was made because a size demanded it.
 pub(super) fn is_forced(prepared: &Prepared) -> bool {
     prepared.compaction.is_some() && prepared.acted.as_ref().is_some_and(Cause::is_forced)
 }
 
-/// A request was refused as too long, as it is recorded with the call.
+/// A refusal as too long, as it is recorded with the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overflowed(pub(crate) Overflow);
 
@@ -561,7 +562,7 @@ impl std::fmt::Display for Overflowed {
 }
 
 impl Overflowed {
-    /// Reads what was recorded of a call's end; nothing if it says something else.
+    /// Reads the record of a call's end; `None` if it is another kind.
     fn read(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("too long for the provider")?;
         let number = |name: &str| {

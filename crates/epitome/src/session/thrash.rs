@@ -1,18 +1,18 @@
-//! Notices when compacting does not help: the context is full again right after.
+//! Detects that compacting does not help: the context is full again right after.
 
 use epitome_core::Seq;
 use serde::{Deserialize, Serialize};
 
-/// So many compactions in a row, each right after the one before, and no more are made.
+/// Number of compactions in a row, each soon after the one before, that count as thrashing.
 const IN_A_ROW: u64 = 3;
 
-/// Right after: within this many calls.
+/// Largest number of calls between two compactions that are close.
 const CLOSE: u64 = 2;
 
-/// For so many calls nothing is compacted then that need not be.
+/// Number of calls for which only necessary compactions are then made.
 const REST: u64 = 12;
 
-/// When compactions were made.
+/// Calls at which compactions were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Thrash {
@@ -22,11 +22,11 @@ pub(crate) struct Thrash {
 }
 
 impl Thrash {
-    /// A call stands on a compaction, which a size demanded if `is_forced`. Tells how close to each other such have become,
-    /// if that is too close. One that somebody asked for, that costs nothing because the cache is cold, or that pays says
-    /// nothing about room: it could have waited.
+    /// Notes that a call stands on a compaction, which a size demanded if `is_forced`. Returns the distance between
+    /// such compactions, if they are too close. A compaction that was requested, that costs nothing because the cache
+    /// is cold, or that pays shows nothing about room: it could have waited.
     pub(crate) fn stands_on(&mut self, call: u64, compaction: Seq, is_forced: bool) -> Option<u64> {
-        // What was undone and stands again is not new.
+        // A compaction that was undone and redone is not new.
         if self.standing.is_some_and(|newest| compaction <= newest) {
             return None;
         }
@@ -35,7 +35,8 @@ impl Thrash {
             return None;
         }
         let is_close = self.newest.is_some_and(|newest| call.saturating_sub(newest) <= CLOSE);
-        // What is made while it holds goes further down: that it lasts says nothing about the others.
+        // A compaction that is made meanwhile goes further down: the calls until the next one show nothing about the
+        // others.
         if self.holds(call) && !is_close {
             return None;
         }
@@ -44,7 +45,7 @@ impl Thrash {
         (self.row == IN_A_ROW).then_some(CLOSE)
     }
 
-    /// Whether another is better put off, and made to last.
+    /// Returns true if another compaction should be put off, and made to last.
     pub(crate) fn holds(&self, call: u64) -> bool {
         self.row >= IN_A_ROW && self.newest.is_some_and(|newest| call <= newest + REST)
     }

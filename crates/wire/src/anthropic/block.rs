@@ -1,4 +1,4 @@
-//! Anthropic content blocks, to parts.
+//! Conversion of Anthropic content blocks to parts.
 
 use epitome_core::{
     Part,
@@ -11,7 +11,7 @@ use crate::{
     media,
 };
 
-/// A block of an answer. What only a server interprets stays opaque.
+/// Reads a block of an answer. A block that only a server can interpret stays opaque.
 pub(crate) fn answered(block: &Json<'_>) -> Part {
     let known = match block.text_at("type") {
         Some("thinking") => block.text_at("thinking").map(|text| Part::Reasoning {
@@ -28,7 +28,7 @@ pub(crate) fn answered(block: &Json<'_>) -> Part {
     known.unwrap_or_else(|| opaque(block, "block"))
 }
 
-/// A block of a question, of a system prompt or of a tool's result.
+/// Reads a block of a user message, a system prompt or a tool's result.
 pub(crate) fn asked(block: &Json<'_>) -> Part {
     let known = match block.text_at("type") {
         Some("text") => block.text_at("text").map(Part::text),
@@ -39,7 +39,7 @@ pub(crate) fn asked(block: &Json<'_>) -> Part {
     known.unwrap_or_else(|| opaque(block, "block"))
 }
 
-/// A tool's result, if the block is one and says which call it answers.
+/// Reads a tool's result, if the block is one and names the call it answers.
 pub(crate) fn result(block: &Json<'_>) -> Option<ToolResult> {
     if !is_result(block) {
         return None;
@@ -52,7 +52,7 @@ pub(crate) fn result(block: &Json<'_>) -> Option<ToolResult> {
     })
 }
 
-/// Whether a block is a result that says which call it answers.
+/// Returns true if a block is a tool's result that names the call it answers.
 pub(crate) fn is_result(block: &Json<'_>) -> bool {
     block.text_at("type") == Some("tool_result") && block.text_at("tool_use_id").is_some()
 }
@@ -62,7 +62,8 @@ fn call(block: &Json<'_>) -> Option<Part> {
     Some(Part::ToolCall(ToolCall::function(block.text_at("id")?, block.text_at("name")?, arguments)))
 }
 
-/// Where an image or document is. One that is made of text stays opaque, so that its text is counted and found.
+/// Reads the location of an image or document. A document made of text stays opaque, so that its text is counted and
+/// found by search.
 fn sourced(source: &Json<'_>, link: &str) -> Option<Part> {
     match source.text_at("type")? {
         "base64" => media::inline(source.text_at("media_type").unwrap_or_default(), source.text_at("data")?),

@@ -18,7 +18,7 @@ use crate::{
     normal,
 };
 
-/// Reads one message: as a request holds it, or as a response is.
+/// Reads one message, as it stands in a request or a response.
 ///
 /// ```
 /// use epitome_core::event::Fact;
@@ -58,7 +58,7 @@ fn fact(message: &Json<'_>) -> Fact {
     }
 }
 
-/// A user message: what the user said, or what tools returned and what was said beside it.
+/// Reads a user message: the user's words, or tool results and the words beside them.
 fn asked(content: Option<&Json<'_>>) -> Fact {
     let blocks = content.and_then(Json::as_array).unwrap_or_default();
     let results: Vec<ToolResult> = blocks.iter().filter_map(block::result).collect();
@@ -74,7 +74,7 @@ pub(crate) fn system_parts(system: &Json<'_>) -> Vec<Part> {
     decoded::parts(Some(system), block::asked)
 }
 
-/// Input as reported here leaves out what the cache read and wrote.
+/// Reads usage. Anthropic's `input_tokens` leaves out tokens that the cache read or wrote, so they are added.
 pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
     let hour = usage.get("cache_creation").map_or(0, |split| split.count_at("ephemeral_1h_input_tokens"));
     let short = usage.get("cache_creation").map_or(0, |split| split.count_at("ephemeral_5m_input_tokens"));

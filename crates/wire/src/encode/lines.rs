@@ -1,4 +1,4 @@
-//! From events to lines: what was recorded, or what a provider takes of it.
+//! From events to lines: as they were recorded, or changed to what a provider accepts.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::{
     write::{Entry, Fragment, Line, Outcome, Returned, Shown, Site, skeleton::Head},
 };
 
-/// Every event a message of its own, but for the fragments and results of an answer that has a name.
+/// Writes every event as a message of its own, except fragments and results of an answer that has a name.
 pub(super) fn recorded<'e, 'a>(format: Format, entries: &'e [Entry<'a>]) -> Vec<Line<'e, 'a>> {
     if format == Format::OpenaiResponses {
         return entries.iter().map(|entry| Line::Whole(vec![entry])).collect();
@@ -37,17 +37,17 @@ pub(super) fn recorded<'e, 'a>(format: Format, entries: &'e [Entry<'a>]) -> Vec<
     lines
 }
 
-/// Every answer followed directly by the results of its calls; nothing answers what was not asked.
+/// Writes every answer followed directly by the results of its calls, and leaves out results that answer no call.
 pub(super) fn legal<'e, 'a>(
     format: Format,
     entries: &'e [Entry<'a>],
     head: &Head<'_, '_>,
 ) -> Vec<Line<'e, 'a>> {
     let mut outcomes = Outcomes::of(entries);
-    // With history on the provider's side, a result's call may be there.
+    // With history stored by the provider, a result's call may be there.
     let remote = head.has("previous_response_id") || head.has("conversation");
     let groups = match format {
-        // Here an answer is as many items as follow each other.
+        // In Responses an answer consists of as many items as follow each other.
         Format::OpenaiResponses => grouped(entries, Fragments::Neighbours),
         Format::OpenaiChat | Format::Anthropic => grouped(entries, Fragments::Named),
     };
@@ -76,20 +76,20 @@ pub(super) fn legal<'e, 'a>(
     lines
 }
 
-/// An answer and what its calls returned, or a message by itself.
+/// An answer with the results of its calls, or a message by itself.
 enum Group<'e, 'a> {
     /// The fragments of one answer, and the messages with results that follow them.
     Answer { fragments: Vec<&'e Entry<'a>>, results: Vec<&'e Entry<'a>> },
-    /// Anything else.
+    /// Any other event.
     Other(&'e Entry<'a>),
 }
 
-/// What makes events fragments of one answer.
+/// Criterion by which events are fragments of one answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fragments {
-    /// The provider's name for the answer: also if results stand between them.
+    /// The provider's name for the answer, even if results stand between the fragments.
     Named,
-    /// That, or that they follow each other.
+    /// The provider's name for the answer, or adjacency.
     Neighbours,
 }
 
@@ -115,7 +115,7 @@ fn grouped<'e, 'a>(entries: &'e [Entry<'a>], by: Fragments) -> Vec<Group<'e, 'a>
     groups
 }
 
-/// The id that an answer's fragments share.
+/// Id that an answer's fragments share.
 fn answer_of<'a>(entry: &Entry<'a>) -> Option<&'a AnswerId> {
     match &entry.event.fact {
         Fact::AssistantSaid { answer, .. } => answer.as_ref(),
@@ -123,7 +123,7 @@ fn answer_of<'a>(entry: &Entry<'a>) -> Option<&'a AnswerId> {
     }
 }
 
-/// What became of every call, by the event that makes it, and the results that answer none.
+/// Results of every call, by the event that makes the call, and results that answer no call.
 struct Outcomes<'e, 'a> {
     of_calls: HashMap<usize, Vec<Outcome<'e, 'a>>>,
     strays: HashMap<usize, Vec<Outcome<'e, 'a>>>,
@@ -150,7 +150,7 @@ impl<'e, 'a> Outcomes<'e, 'a> {
         let mut outcomes = Self { of_calls: HashMap::new(), strays: HashMap::new() };
         for exchange in paired.exchanges {
             let index = usize::try_from(exchange.at.0).unwrap_or(usize::MAX);
-            // The calls of an event are paired in their order.
+            // Two calls of one event may share an id, so they are paired in their order.
             let Some((entry, made)) = calls.get_mut(&index) else { continue };
             let site = made.pop().map(|place| Site { entry, place, call: exchange.call });
             let result = match exchange.outcome {
@@ -168,7 +168,8 @@ impl<'e, 'a> Outcomes<'e, 'a> {
         outcomes
     }
 
-    /// What the calls of an answer gave back: in the order it was sent, then what never came.
+    /// Takes the results of an answer's calls: those that came, in the order they were sent, then those that are
+    /// missing.
     fn take(&mut self, fragments: &[&Entry<'_>]) -> Vec<Outcome<'e, 'a>> {
         let mine = fragments.iter().filter_map(|entry| self.of_calls.remove(&entry.index)).flatten();
         let mut mine: Vec<Outcome<'e, 'a>> = mine.collect();
@@ -179,7 +180,7 @@ impl<'e, 'a> Outcomes<'e, 'a> {
         mine
     }
 
-    /// The results of an event that answer nothing.
+    /// Takes the results of an event that answer no call.
     fn strays(&mut self, entry: &Entry<'_>) -> Vec<Outcome<'e, 'a>> {
         self.strays.remove(&entry.index).unwrap_or_default()
     }

@@ -1,10 +1,10 @@
-//! Events, to a request.
+//! Writes events as a request.
 //!
-//! An event that came in the format it leaves in keeps its bytes. One that came in another format is written anew
-//! from what it says: text, calls, results, and media where the format has a place for them. Reasoning is left out
-//! there, since no provider accepts another's, and a block that only its provider understands becomes a short note,
-//! so that the model knows that something stood there. Facts that no provider sees (usage, pins, markers, model
-//! changes) become nothing.
+//! An event that came in the target format keeps its bytes. One that came in another format is written anew from its
+//! content: text, calls, results, and media where the format has a place for them. Reasoning is left out there, since
+//! no provider accepts another's, and a block that only its provider understands becomes a short note, so that the
+//! model knows that something stood there. Facts that no provider sees (usage, pins, markers, model changes) are not
+//! written.
 
 mod lines;
 
@@ -19,45 +19,46 @@ use crate::{
     write::{self, Entry, Line, Manner, skeleton},
 };
 
-/// What a request may hold that no event says, and may lack that one does.
+/// Extent to which a history is changed to be acceptable to its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// The history as it was recorded, whether a provider would take it or not.
+    /// The history as it was recorded, even if a provider would refuse it.
     AsRecorded,
-    /// What a provider would refuse is completed: every call is answered where the format wants it, with a fixed
-    /// stand-in if need be, results that answer nothing are left out, and messages keep the format's order of roles.
+    /// The history, completed so that a provider accepts it: every call is answered where the format requires it,
+    /// with a fixed stand-in if necessary, results that answer no call are left out, and messages keep the format's
+    /// order of roles.
     Legal,
 }
 
-/// A request, written.
+/// A written request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// The JSON of the whole request.
     pub body: String,
-    /// Every message or item of its history, in order.
+    /// Every message or item of the history, in order.
     pub messages: Vec<Placed>,
 }
 
 /// A message in a request, and the events it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Where in the body its JSON is.
+    /// Byte range of its JSON in the body.
     pub bytes: Range<usize>,
-    /// The events, by their place among those given; none for a message that only completes the request.
+    /// Indices of its events among those given; empty for a message that only completes the request.
     pub events: Vec<usize>,
 }
 
-/// Why a request could not be written.
+/// Reason a request could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// An event's raw form is not the JSON it is said to be.
+    /// An event's raw form is not valid JSON.
     #[error(
         "writing a request: the raw form of event {event} cannot be read; the log it comes from is damaged"
     )]
     Raw {
-        /// The event, by its place among those given.
+        /// Index of the event among those given.
         event: usize,
-        /// What is wrong with it.
+        /// Error in reading it.
         source: WireError,
     },
 }
@@ -107,7 +108,7 @@ pub(crate) fn encode<'a>(
     Ok(Encoded { body: written.body, messages: written.messages.into_iter().map(placed).collect() })
 }
 
-/// Other formats' system messages come first in the history; where the system prompt stands apart, they go there.
+/// Writes system messages: those of other formats come first in the history, or go into the separate system prompt.
 fn lead<'e, 'a>(
     format: Format,
     entries: &'e [Entry<'a>],
@@ -122,7 +123,7 @@ fn lead<'e, 'a>(
     rest
 }
 
-/// Whether an event is part of the history that a provider sees.
+/// Returns true if an event is part of the history that a provider sees.
 fn is_shown(format: Format, event: &Event) -> bool {
     match &event.fact {
         Fact::Instructed { what, .. } => match what {
@@ -134,7 +135,7 @@ fn is_shown(format: Format, event: &Event) -> bool {
         | Fact::ToolReturned { .. }
         | Fact::Injected { .. }
         | Fact::Compacted(_) => true,
-        // Only whoever wrote it knows what it is, and only what a client would send belongs in a request.
+        // Only its own provider knows what it is, and only content that a client would send belongs in a request.
         Fact::Carried { .. } => event.normal.is_some() && event.raw.dialect == format.dialect(),
         Fact::CompactionRequested { .. }
         | Fact::CompactionReverted { .. }

@@ -1,4 +1,4 @@
-//! A request held against one that was sent before: what thinking and reasoning are bound to.
+//! A request compared with one that was sent before, for the rules that bind thinking and reasoning to their place.
 
 use std::{
     borrow::Cow,
@@ -14,13 +14,12 @@ use crate::{
     openai_chat::REASONING,
 };
 
-/// Everything that a provider would refuse about `now` because of what it knows from `sent`, a request that shows the
-/// same session and was accepted: thinking that is not as it was or, with [`Rule::PreservedThinking`], before which
-/// something has changed; thinking of an open tool loop that is gone; reasoning that is followed by another item; a
-/// compaction of the provider's own that is not as it was; with [`Rule::ReasoningReturned`], reasoning that led to calls and
-/// is not as it was.
+/// Finds everything that a provider would refuse about `now` because of `sent`, a request of the same session that it
+/// accepted: thinking that is altered or, with [`Rule::PreservedThinking`], before which something has changed;
+/// thinking of an open tool loop that is gone; reasoning that is followed by another item; a compaction of the
+/// provider's own that is altered; with [`Rule::ReasoningReturned`], reasoning that led to calls and is altered.
 ///
-/// `now` may go on where `sent` ends, and it may lack what `sent` holds. `cache_control` may move.
+/// `now` may go on where `sent` ends, and it may lack parts of `sent`. `cache_control` may move.
 pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Vec<Violation> {
     let (sent, now) = match (read(sent), read(now)) {
         (Ok(sent), Ok(now)) => (sent, now),
@@ -45,7 +44,7 @@ pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Ve
     found.found
 }
 
-/// Answers in `now` that call what an answer with reasoning called, without that reasoning.
+/// Finds answers in `now` that make the same call as an answer with reasoning, but lack that reasoning.
 fn unreturned(sent: &[Json<'_>], now: &[Json<'_>], found: &mut Findings) {
     let mut known: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (reasoning, call) in sent.iter().filter_map(reasoned) {
@@ -67,7 +66,7 @@ fn reasoned<'j>(message: &'j Json<'_>) -> Option<(&'j str, &'j str)> {
     (message.text_at("role") == Some("assistant")).then_some((reasoning, call))
 }
 
-/// Reasoning in `now` whose next item is not the one it had.
+/// Finds reasoning in `now` that is followed by another item than before.
 fn parted(sent: &[Json<'_>], now: &[Json<'_>], found: &mut Findings) {
     let is_reasoning = |item: &Json<'_>| item.text_at("type") == Some("reasoning");
     let next = |items: &[Json<'_>], index: usize| items.get(index + 1).map(|item| json::without(item, "id"));
@@ -84,7 +83,7 @@ fn parted(sent: &[Json<'_>], now: &[Json<'_>], found: &mut Findings) {
     }
 }
 
-/// Compactions in `now` that have the seal of one in `sent` and are not as that one was.
+/// Finds compactions in `now` that have the seal of one in `sent` but differ from it.
 fn compactions(format: Format, sent: &Json<'_>, now: &Json<'_>, found: &mut Findings) {
     let sent = sealed_compactions(format, sent);
     for (message, block, seal, bytes) in sealed_compactions(format, now) {
@@ -133,7 +132,7 @@ struct Block<'j> {
     place: usize,
     role: &'j str,
     json: &'j Json<'j>,
-    /// How many blocks that are no thinking stand before it.
+    /// Number of blocks before it that are not thinking.
     ahead: usize,
 }
 
@@ -184,7 +183,7 @@ fn bound<'j>(sent: &'j Json<'j>, now: &'j Json<'j>, rules: &Rules, found: &mut F
     let is_same_head = sent.head == now.head;
     let same = sent.rest().zip(now.rest()).take_while(|(one, other)| one == other).count();
     let same = if is_same_head { same } else { 0 };
-    // What came after everything that was sent is new, and bound to it.
+    // Blocks after the end of everything that was sent are new, and so is thinking bound to them.
     let length = sent.rest().count();
     let is_new = |block: &Block<'_>| is_same_head && same == length && block.ahead >= length;
     let mut known = Known::of(&sent);
@@ -206,23 +205,24 @@ fn bound<'j>(sent: &'j Json<'j>, now: &'j Json<'j>, rules: &Rules, found: &mut F
 
 /// The thinking that was sent, in order.
 struct Known<'j> {
-    /// The bytes of each, and what stood before it.
+    /// Bytes of each, and the number of blocks before it.
     sent: Vec<(&'j str, usize)>,
-    /// Where each is met first.
+    /// Index of each one's first occurrence.
     first: HashMap<(&'j str, usize), usize>,
     bytes: HashSet<&'j str>,
-    /// The place of the last one that was met again.
+    /// Index of the last one that was met again.
     last: Option<usize>,
 }
 
-/// Where thinking stood when it was sent.
+/// Position of thinking among the thinking that was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Nowhere.
+    /// Not among it.
     Unknown,
-    /// Behind the one met before it, or anywhere if none was: thinking may go from the beginning and from the end.
+    /// After the one met before it, or anywhere if none was met: thinking may be dropped from the beginning and from
+    /// the end.
     Next,
-    /// Elsewhere, or behind something else.
+    /// At another position, or after other blocks.
     Elsewhere,
 }
 
@@ -248,14 +248,14 @@ impl<'j> Known<'j> {
     }
 }
 
-/// Thinking that `sent` has in the loop that is open in `now`, and `now` has not. A loop is open as long as the user only
-/// returns what calls gave.
+/// Finds thinking that `sent` has in the loop that is open in `now`, and that `now` lacks. A loop is open as long as
+/// the user only returns results of calls.
 fn dropped(sent: &Read<'_>, now: &Read<'_>, found: &mut Findings) {
     let is = |block: &Block<'_>, kind: &str| block.json.text_at("type") == Some(kind);
     let Some(last) = now.blocks.last().filter(|block| block.role == "user").map(|block| block.message) else {
         return;
     };
-    // Anything but results begins a new loop, and what was thought before it is no longer looked at.
+    // Anything but results begins a new loop, and providers no longer look at thinking from before it.
     if now.blocks.iter().any(|block| block.message == last && !is(block, "tool_result")) {
         return;
     }
@@ -270,7 +270,7 @@ fn dropped(sent: &Read<'_>, now: &Read<'_>, found: &mut Findings) {
     }
 }
 
-/// The thinking in the message of each call; the first call of an id counts.
+/// The thinking in the message of each call. If an id repeats, its first call counts.
 fn thinking_by_call<'r>(read: &'r Read<'_>) -> HashMap<&'r str, Rc<[&'r str]>> {
     let mut by_call = HashMap::new();
     for message in read.blocks.chunk_by(|one, next| one.message == next.message) {

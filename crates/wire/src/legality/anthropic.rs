@@ -1,5 +1,5 @@
-//! Anthropic: roles alternate from the user on, each call is answered in the next message, results come first in it,
-//! and thinking is sealed and never the last word.
+//! Rules of Anthropic: roles alternate from the user on, each call is answered in the next message, results come
+//! first in it, and thinking is sealed and never the last block.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -41,14 +41,14 @@ pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, fo
     }
     let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
         let role = message.text_at("role").filter(|role| matches!(*role, "user" | "assistant"))?;
-        // A signed compaction stands for the user's first message, too.
+        // A signed compaction may stand in place of the user's first message.
         let opens = message.array_at("content").first().is_some_and(|block| is(block, "compaction"));
         Some((index, if opens { "user" } else { role }))
     });
     ends(speakers, rules, found);
 }
 
-/// The calls of the last message that nothing has answered.
+/// Calls of the last message that are not answered yet.
 #[derive(Default)]
 struct Open<'j> {
     made: usize,
@@ -84,7 +84,7 @@ pub(super) fn is_thinking(block: &Json<'_>) -> bool {
     is(block, "thinking") || is(block, "redacted_thinking")
 }
 
-/// What a message says, block by block.
+/// Checks a message's content, block by block.
 fn content(index: usize, role: &str, message: &Json<'_>, found: &mut Findings) {
     if !matches!(role, "user" | "assistant" | "system") {
         return;
@@ -120,7 +120,7 @@ fn content(index: usize, role: &str, message: &Json<'_>, found: &mut Findings) {
     }
 }
 
-/// Takes the results of a message from the calls that are open.
+/// Pairs the results of a message with the open calls.
 fn results(index: usize, role: &str, message: &Json<'_>, open: &mut Open<'_>, found: &mut Findings) {
     let mut said = false;
     for (place, block) in message.array_at("content").iter().enumerate() {
@@ -138,7 +138,7 @@ fn results(index: usize, role: &str, message: &Json<'_>, open: &mut Open<'_>, fo
     }
 }
 
-/// The calls a message makes.
+/// Reads the calls a message makes.
 fn calls<'j>(
     index: usize,
     role: &str,

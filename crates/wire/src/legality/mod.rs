@@ -1,7 +1,8 @@
-//! What providers demand of a request, checked on its bytes.
+//! Provider requirements on a request, checked on its bytes.
 //!
-//! The checks know nothing of how a request was made, so that they can be held against whoever makes one. They say what
-//! a provider would refuse, each case with its place; what they do not know they leave alone. No text makes them panic.
+//! The checks do not depend on the code that writes requests, so that they can test any writer. They report
+//! everything that a provider would refuse, each finding with its place, and leave alone members and kinds that they
+//! do not know. No text makes them panic.
 
 mod against;
 mod anthropic;
@@ -23,13 +24,13 @@ pub use self::{
     rules::{LegalityRule, RULES, Remedy},
 };
 
-/// The rules that a model has. Those that every request of a format must keep are checked whether they are here or not.
+/// Rules of a model. Those that every request of a format must keep are checked even if they are not in the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rules(BTreeSet<Rule>);
 
 impl Rules {
-    /// What the provider of a format demands for any of its models.
+    /// Rules that the provider of a format applies to all of its models.
     pub fn of(format: Format) -> Self {
         match format {
             Format::OpenaiChat | Format::OpenaiResponses => Self::default(),
@@ -39,24 +40,24 @@ impl Rules {
         }
     }
 
-    /// The same and one more.
+    /// The same rules and one more.
     pub fn with(mut self, rule: Rule) -> Self {
         self.0.insert(rule);
         self
     }
 
-    /// The same but for one.
+    /// The same rules except one.
     pub fn without(mut self, rule: Rule) -> Self {
         self.0.remove(&rule);
         self
     }
 
-    /// All of them.
+    /// All rules of the set.
     pub fn as_set(&self) -> &BTreeSet<Rule> {
         &self.0
     }
 
-    /// Whether a rule is among them.
+    /// Returns true if the set has a rule.
     pub fn has(&self, rule: Rule) -> bool {
         self.0.contains(&rule)
     }
@@ -68,25 +69,25 @@ impl FromIterator<Rule> for Rules {
     }
 }
 
-/// Something a provider would refuse, and where.
+/// A part of a request that a provider would refuse, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The message or item, counted from 0; `None` for what is about the whole request.
+    /// Index of the message or item; `None` for a violation of the whole request.
     pub message: Option<usize>,
-    /// The content block in it.
+    /// Index of the content block in it.
     pub block: Option<usize>,
     /// The place in the request, as a JSON pointer.
     pub place: String,
-    /// What is wrong.
+    /// The violation.
     pub breach: Breach,
 }
 
-/// What is wrong with a request.
+/// Kinds of violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// It is no JSON object that could be a request.
+    /// The body is not a JSON object that could be a request.
     Unreadable(String),
-    /// There is no message in it.
+    /// The request has no messages.
     NoMessages,
     /// The first message is not the user's.
     FirstIsNotUser,
@@ -94,23 +95,23 @@ pub enum Breach {
     LastIsAssistant,
     /// Two messages of one role follow each other.
     RoleRepeats,
-    /// A message says nothing.
+    /// A message is empty.
     EmptyMessage,
-    /// A text says nothing.
+    /// A text is empty.
     EmptyText,
-    /// A call has no id, so that nothing can answer it.
+    /// A call has no id, so that no result can answer it.
     CallWithoutId,
     /// A call has the id of another.
     DuplicateCall(String),
     /// A call is not answered where it must be.
     CallUnanswered(String),
-    /// A result answers no call, or one that was answered before.
+    /// A result answers no call, or a call that was answered before.
     AnswersNothing(String),
-    /// A result is not of the kind that its call takes.
+    /// A result is not of the kind that its call requires.
     WrongKind(String),
     /// A result stands after something else in its message.
     ResultNotFirst,
-    /// Thinking lacks what its provider knows it by.
+    /// Thinking lacks the signature by which its provider recognises it.
     ThinkingUnsealed,
     /// An answer ends with thinking.
     EndsInThinking,
@@ -120,9 +121,9 @@ pub enum Breach {
     ReasoningAlone,
     /// A signed compaction is not the first thing in the request.
     CompactionNotFirst,
-    /// A compaction that only its provider can read is not as it was.
+    /// A compaction that only its provider can read was altered.
     CompactionAltered,
-    /// Thinking that was not sent like this before.
+    /// Thinking differs from the thinking that was sent before.
     ThinkingAltered,
     /// Thinking is kept, although something before it has changed.
     ThinkingAfterChange,
@@ -136,33 +137,33 @@ pub enum Breach {
     TooManyBreakpoints(usize),
     /// The first call of an answer in the current turn lacks its signature.
     CallUnsigned(String),
-    /// The history is no list, but this.
+    /// The history is of this kind, not a list.
     HistoryType(&'static str),
-    /// A message, part or call is no object, but this.
+    /// A message, part or call is of this kind, not an object.
     NotAnObject(&'static str),
-    /// A message does not say whose it is.
+    /// A message has no role.
     RoleMissing,
-    /// A role is none that the provider knows.
+    /// A role is not one that the provider knows.
     RoleUnknown(String),
-    /// Content is `null`, or not there, where it may not be.
+    /// Content is `null` or missing where it may not be.
     ContentNull,
-    /// Content is not there, and nothing can stand for it.
+    /// Content is missing, and no other member may stand in for it.
     ContentMissing,
-    /// Content is neither a text nor a list, but this.
+    /// Content is of this kind, neither a text nor a list.
     ContentType(&'static str),
-    /// A part of content does not say what it is.
+    /// A part of content has no type.
     PartWithoutType,
-    /// A part that is a text has none.
+    /// A text part has no text.
     TextMissing,
-    /// An item does not say what it is.
+    /// An item has no type.
     ItemWithoutType,
-    /// A call does not say of which tool.
+    /// A call has no tool name.
     CallWithoutName,
-    /// The calls of an answer are no list, but this.
+    /// The calls of an answer are of this kind, not a list.
     CallsType(&'static str),
-    /// Arguments are no string, but this.
+    /// Arguments are of this kind, not a string.
     ArgumentsType(&'static str),
-    /// The input of a call is no object, but this.
+    /// The input of a call is of this kind, not an object.
     InputType(&'static str),
 }
 
@@ -223,7 +224,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything that a provider would refuse about a request; nothing if it is legal.
+/// Finds everything that a provider would refuse about a request; nothing if it is legal.
 ///
 /// ```
 /// use epitome_wire::{Format, legality::{Rules, check}};
@@ -251,9 +252,9 @@ pub fn check(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
     found.found
 }
 
-/// Everything that a provider would refuse about a request that somebody else wrote: what [`check`] finds, and what is
-/// wrong with the shape of each message by itself. What this library writes keeps the messages of others as they came, so
-/// that only their authors can answer for their shapes.
+/// Finds everything that a provider would refuse about a request that another program wrote: the findings of
+/// [`check`], and faults in the shape of each message by itself. This library keeps the messages of others as they
+/// came, so that only their authors can answer for their shapes.
 ///
 /// ```
 /// use epitome_wire::{Format, legality::{Remedy, Rules, inspect}};
@@ -284,7 +285,7 @@ pub fn inspect(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
     found.found
 }
 
-/// Whether a finding only says once more what is wrong with a shape.
+/// Returns true if a finding only repeats a fault in a shape.
 fn follows_from(other: &Violation, shape: &Violation) -> bool {
     let is_within = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -292,7 +293,7 @@ fn follows_from(other: &Violation, shape: &Violation) -> bool {
     let is_same = other.message == shape.message && other.breach.rule() == shape.breach.rule();
     match other.breach {
         Breach::NoMessages => matches!(shape.breach, Breach::HistoryType(_)),
-        // What cannot be read as content seems to say nothing.
+        // Content that cannot be read seems to be empty.
         Breach::EmptyMessage | Breach::EmptyText => is_within(&shape.place, &other.place),
         _ => {
             is_same || is_within(&other.place, &shape.place) && matches!(shape.breach, Breach::NotAnObject(_))
@@ -300,12 +301,12 @@ fn follows_from(other: &Violation, shape: &Violation) -> bool {
     }
 }
 
-/// The beginning of a text that others wrote.
+/// Cuts a text that others wrote to its beginning, for a message.
 fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// What was found so far.
+/// Violations found so far.
 struct Findings {
     format: Format,
     found: Vec<Violation>,
@@ -346,18 +347,18 @@ fn history<'j>(format: Format, request: &'j Json<'_>) -> &'j [Json<'j>] {
     request.array_at(Keys::of(format).history)
 }
 
-/// Whether the provider has a history of its own that this one continues.
+/// Returns true if the provider has a history of its own that this one continues.
 fn is_elsewhere(request: &Json<'_>) -> bool {
     let says = |key: &str| request.get(key).is_some_and(|value| !value.is_null());
     says("previous_response_id") || says("conversation")
 }
 
-/// Whether the history is only a text.
+/// Returns true if the history is only a text.
 fn is_bare(format: Format, request: &Json<'_>) -> bool {
     format == Format::OpenaiResponses && request.text_at(Keys::of(format).history).is_some()
 }
 
-/// Checks who speaks first and last: the place and the role of each message that is nobody else's.
+/// Checks the roles of the first and the last message; `ends` are the place and role of each message that counts.
 fn ends<'m>(
     mut speakers: impl DoubleEndedIterator<Item = (usize, &'m str)>,
     rules: &Rules,

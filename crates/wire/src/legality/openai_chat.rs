@@ -1,4 +1,5 @@
-//! Chat: every result answers a call of the answer before it, and every call is answered before anyone speaks again.
+//! Rules of Chat: every result answers a call of the answer before it, and every call is answered before the next
+//! message of another role.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use crate::{decoded, json::Json, openai_chat::REASONING};
 pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
     let mut open = Open::default();
     for (index, message) in messages.iter().enumerate() {
-        // Of an answer that is said where its calls are known.
+        // Empty content of an answer is reported where its calls are known.
         let is_empty = message.get("content").and_then(Json::as_array).is_some_and(<[_]>::is_empty);
         if is_empty && (message.text_at("role") != Some("assistant") || has_calls(message)) {
             found.add(index, None, Breach::EmptyMessage);
@@ -42,7 +43,7 @@ fn has_calls(answer: &Json<'_>) -> bool {
     ["tool_calls", "function_call"].into_iter().any(|key| decoded::count(answer.get(key)) > 0)
 }
 
-/// Where one answer has its reasoning, the model thinks, and each that called tools must have it.
+/// Checks that if one answer has its reasoning, every answer that called tools has it: the model thinks.
 fn reasoning(messages: &[Json<'_>], found: &mut Findings) {
     let has = |message: &Json<'_>| REASONING.into_iter().any(|key| message.text_at(key).is_some());
     let is_answer = |message: &Json<'_>| message.text_at("role") == Some("assistant");
@@ -56,7 +57,7 @@ fn reasoning(messages: &[Json<'_>], found: &mut Findings) {
     }
 }
 
-/// Since the user last spoke, the first call of each answer carries what its server signed it with.
+/// Checks that since the user's last message, the first call of each answer carries its server's signature.
 fn signatures(messages: &[Json<'_>], found: &mut Findings) {
     let role = |message: &Json<'_>, role: &str| message.text_at("role") == Some(role);
     let begin = messages.iter().rposition(|message| role(message, "user")).map_or(0, |asked| asked + 1);
@@ -71,10 +72,10 @@ fn signatures(messages: &[Json<'_>], found: &mut Findings) {
     }
 }
 
-/// Tells calls that are answered by name from those that have ids.
+/// Prefix for calls that are answered by name, which keeps them apart from calls with ids.
 const BY_NAME: &str = "function ";
 
-/// The calls of the last answer that nothing has answered yet.
+/// Calls of the last answer that are not answered yet.
 #[derive(Default)]
 struct Open {
     index: usize,

@@ -1,6 +1,6 @@
-//! Responses: calls and outputs pair by id, and reasoning is followed by what it led to.
+//! Rules of Responses: calls and outputs pair by id, and reasoning is followed by the item it led to.
 //!
-//! The newest compaction item stands for everything before it: what is there no longer counts, and a result after it
+//! The newest compaction item stands for everything before it: earlier items no longer count, and a result after it
 //! may answer a call that is gone. The item itself is opaque.
 
 use std::collections::HashMap;
@@ -27,13 +27,13 @@ pub(super) fn check(request: &Json<'_>, items: &[Json<'_>], rules: &Rules, found
     ends(items.iter().enumerate().filter_map(|(index, item)| Some((index, speaker(item)?))), rules, found);
 }
 
-/// The calls that were made.
+/// Calls made so far.
 struct Calls<'j> {
     made: HashMap<&'j str, Call>,
     lost: Lost,
 }
 
-/// Whether a call may have been made that the request does not hold.
+/// Reports whether a call may have been made that the request does not hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     Never,
@@ -42,7 +42,7 @@ enum Lost {
 
 struct Call {
     index: usize,
-    /// The kind of its answer.
+    /// Kind of its output item.
     output: &'static str,
     is_open: bool,
 }
@@ -50,7 +50,7 @@ struct Call {
 impl<'j> Calls<'j> {
     fn call(&mut self, index: usize, output: &'static str, item: &'j Json<'_>, found: &mut Findings) {
         match item.text_at("call_id") {
-            // The provider answers a search without an id itself.
+            // The provider itself answers a search that has no id.
             None if output == "tool_search_output" => {}
             None => found.add(index, None, Breach::CallWithoutId),
             Some(id) if self.made.contains_key(id) => {
@@ -96,7 +96,7 @@ fn is_compaction(item: &Json<'_>) -> bool {
     matches!(item.text_at("type"), Some("compaction" | "compaction_summary"))
 }
 
-/// Whether the model made an item: only such a one can be what reasoning led to.
+/// Returns true if the model made an item: only such an item can follow reasoning.
 fn is_made(item: &Json<'_>) -> bool {
     match item.text_at("type") {
         Some("message") | None => item.text_at("role") == Some("assistant"),
@@ -104,7 +104,7 @@ fn is_made(item: &Json<'_>) -> bool {
     }
 }
 
-/// Who speaks, as far as the order of roles goes.
+/// Role of an item, for the order of roles.
 fn speaker<'j>(item: &'j Json<'_>) -> Option<&'j str> {
     match item.text_at("type") {
         Some("message") | None => item.text_at("role").filter(|role| matches!(*role, "user" | "assistant")),

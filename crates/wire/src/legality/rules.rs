@@ -1,27 +1,28 @@
-//! The rules by name: what each demands, of which formats, and whether whoever writes a request can mend it.
+//! The rules by name: the requirement, the formats it applies to, and the remedy when a request is written.
 
 use super::Breach;
 use crate::format::Format;
 
-/// A demand that providers make on a request.
+/// A requirement that providers make of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegalityRule {
-    /// Its name, which stays: logs and reports tell it.
+    /// Stable name, used in logs and reports.
     pub id: &'static str,
     /// The formats whose providers demand it.
     pub formats: &'static [Format],
-    /// What it demands.
+    /// The requirement in a sentence.
     pub sentence: &'static str,
-    /// What is done about it where a request is written.
+    /// Remedy applied where a request is written.
     pub remedy: Remedy,
 }
 
-/// What can be done about a rule that a request breaks, without guessing what its author meant.
+/// Remedy for a broken rule that does not guess what the request's author meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// What is wrong is completed, put in order or left out: nothing is lost that a provider would have read.
+    /// The fault is repaired by completing, reordering or leaving out: no content is lost that a provider would have
+    /// read.
     Mended,
-    /// Only its author knows what was meant.
+    /// The fault is reported: only the author of the request knows what was meant.
     Named,
 }
 

@@ -1,13 +1,13 @@
-//! The shape of a single message or item: who speaks, what it says it with, what its calls have.
+//! The shape of a single message or item: its role, its content, the members of its calls.
 //!
-//! Each check needs one message alone, so that whoever sees a history grow looks at a message when it is new and never
-//! again. Only what a provider certainly refuses is found: members, blocks and items of kinds that are not known here are
-//! legal, and are carried as they came.
+//! Each check needs one message alone, so that a caller with a growing history checks a message when it is new and
+//! never again. Only faults that a provider certainly refuses are found: members, blocks and items of unknown kinds
+//! are legal, and are carried as they came.
 
 use super::Breach;
 use crate::{format::Format, json::Json, openai_responses::CALLS};
 
-/// Everything about a message that its provider would refuse whatever stands around it, each with its place in the
+/// Finds everything about a message that its provider would refuse in any context, each fault with its place in the
 /// message as a JSON pointer.
 pub(crate) fn check(format: Format, message: &Json<'_>) -> Vec<(String, Breach)> {
     let mut shape = Shape::default();
@@ -31,7 +31,7 @@ impl Shape {
         self.0.push((place.to_owned(), breach));
     }
 
-    /// Finds a role that is none of those a provider knows.
+    /// Finds a role that the provider does not know.
     fn role<'j>(&mut self, message: &'j Json<'_>, known: &[&str]) -> Option<&'j str> {
         match message.get("role").map(|role| (role, role.as_text())) {
             None => self.add("", Breach::RoleMissing),
@@ -70,7 +70,7 @@ impl Shape {
         if !call.is_object() {
             return self.add(place, Breach::NotAnObject(call.kind()));
         }
-        // A kind of call that is not known here may have its name elsewhere.
+        // A call of an unknown kind may have its name elsewhere.
         let (inner, given) = match call.text_at("type") {
             None | Some("function") => ("function", "arguments"),
             Some("custom") => ("custom", "input"),
@@ -117,7 +117,7 @@ impl Shape {
         if named && item.text_at("name").is_none_or(str::is_empty) {
             self.add("", Breach::CallWithoutName);
         }
-        // The provider answers a search without an id itself.
+        // The provider itself answers a search that has no id.
         let is_call = CALLS.iter().any(|(call, _)| *call == kind) && kind != "tool_search_call";
         if is_call && item.text_at("call_id").is_none_or(str::is_empty) {
             self.add("", Breach::CallWithoutId);
@@ -144,7 +144,7 @@ impl Shape {
         if self.role(message, &["user", "assistant", "system"]).is_none() {
             return;
         }
-        // A message without any says nothing, which is found with the rest of the history.
+        // A message without content is empty, which is found with the rest of the history.
         let Some(content) = message.get("content").filter(|content| !content.is_null()) else { return };
         self.content("/content", content, &["text"]);
         for (index, block) in content.as_array().unwrap_or_default().iter().enumerate() {
@@ -171,7 +171,7 @@ impl Shape {
         }
     }
 
-    /// Looks at content: a text, or parts of which each says what it is.
+    /// Checks content: a text, or parts that each have a type.
     fn content(&mut self, place: &str, content: &Json<'_>, texts: &[&str]) {
         if content.as_text().is_some() {
             return;

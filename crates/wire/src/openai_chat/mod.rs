@@ -50,7 +50,7 @@ fn fact(message: &Json<'_>) -> Fact {
         Some("assistant") => Fact::AssistantSaid { answer: None, model: None, parts: answered(message) },
         Some("system" | "developer") => Fact::Instructed { what: Instruction::Message, parts: said() },
         Some("tool") => returned(message, "tool_call_id"),
-        // The calls this deprecated role answers have no id: the name stands for it on both sides.
+        // Calls that this deprecated role answers have no id: the name serves as one on both sides.
         Some("function") => returned(message, "name"),
         _ => carried(message, "message"),
     }
@@ -78,7 +78,7 @@ pub(crate) fn answered(message: &Json<'_>) -> Vec<Part> {
     parts
 }
 
-/// Where the parts of an answer stand among its members.
+/// Indices of an answer's parts, by the members they come from.
 pub(crate) struct Places {
     pub(crate) reasoning: Option<usize>,
     pub(crate) content: Range<usize>,
@@ -90,7 +90,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The places in the parts that [`answered`] reads.
+    /// Finds the indices in the parts that [`answered`] reads.
     pub(crate) fn of(message: &Json<'_>) -> Self {
         let mut end = 0;
         let mut take = |count: usize| {
@@ -109,18 +109,18 @@ impl Places {
         Self { reasoning, content, refusal, audio, calls, function_call, end }
     }
 
-    /// How many there are.
+    /// Number of parts.
     pub(crate) fn count(&self) -> usize {
         self.end
     }
 
-    /// Whether a call stands there, readable or not.
+    /// Returns true if the part at an index is a call, readable or not.
     pub(crate) fn is_call(&self, place: usize) -> bool {
         self.calls.contains(&place) || self.function_call == Some(place)
     }
 }
 
-/// Where servers put the reasoning of an answer.
+/// Members in which servers put the reasoning of an answer.
 pub(crate) const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
 fn reasoning<'m>(message: &'m Json<'_>) -> Option<&'m str> {
@@ -154,12 +154,12 @@ fn call(call: &Json<'_>) -> Part {
 }
 
 fn function(id: &str, called: &Json<'_>) -> Option<Part> {
-    // Some servers send the arguments as an object: its text is what the model wrote.
+    // Some servers send the arguments as an object: its text is the JSON that the model wrote.
     let arguments = called.get("arguments").map_or("", |given| given.as_text().unwrap_or(given.raw));
     Some(Part::ToolCall(ToolCall::function(id, called.text_at("name")?, arguments)))
 }
 
-/// An answer's sound: a response holds its bytes, a later request only its id.
+/// Reads an answer's sound: a response holds its bytes, a later request only its id.
 fn spoken(audio: &Json<'_>) -> Part {
     let bytes = audio.text_at("data").and_then(|data| media::inline("", data));
     bytes
@@ -186,7 +186,7 @@ pub(crate) fn part(part: &Json<'_>) -> Part {
     known.unwrap_or_else(|| opaque(part, "part"))
 }
 
-/// Sound in a question: `{"data": …, "format": "wav"}`.
+/// Reads sound in a user message: `{"data": …, "format": "wav"}`.
 pub(crate) fn heard(audio: &Json<'_>) -> Option<Part> {
     let mime = audio.text_at("format").map_or_else(String::new, |format| format!("audio/{format}"));
     media::inline(&mime, audio.text_at("data")?)
@@ -201,12 +201,12 @@ pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
     }
 }
 
-/// Input as reported here includes what the cache read and wrote.
+/// Reads usage. Chat's `prompt_tokens` includes tokens that the cache read or wrote, so they are subtracted.
 pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
     split_usage(usage, "prompt_tokens", "prompt_tokens_details", "completion_tokens")
 }
 
-/// The same report under other names: Responses has it too.
+/// Reads the same report under other names, which Responses uses.
 pub(crate) fn split_usage(usage: &Json<'_>, input: &str, details: &str, output: &str) -> Usage {
     let all = usage.count_at(input);
     let detail = |key: &str| usage.get(details).map_or(0, |details| details.count_at(key));

@@ -1,9 +1,9 @@
 //! OpenAI Responses: a history of items.
 //!
-//! An item is an event. What the model made is an [`AssistantSaid`](Fact::AssistantSaid), calls that a client
-//! answers are tool calls, and calls the provider answers itself stay opaque. `parts[i]` of a message is its
-//! content part `i`; every other output item has exactly one part, the item itself. A compaction item is an opaque
-//! part named `compaction`.
+//! An item is an event. Items that the model made are [`AssistantSaid`](Fact::AssistantSaid), calls that a client
+//! answers are tool calls, and calls the provider answers itself stay opaque. `parts[i]` of a message is its content
+//! part `i`; every other output item has exactly one part, the item itself. A compaction item is an opaque part named
+//! `compaction`.
 
 use epitome_core::{
     Event, Fact, Part,
@@ -21,7 +21,7 @@ use crate::{
 
 mod output;
 
-/// The kinds of calls that a client answers, each with that of its answer.
+/// Kinds of calls that a client answers, each with the kind of its output.
 pub(crate) const CALLS: [(&str, &str); 7] = [
     ("function_call", "function_call_output"),
     ("custom_tool_call", "custom_tool_call_output"),
@@ -85,7 +85,7 @@ fn message(item: &Json<'_>) -> Fact {
     }
 }
 
-/// What the model made, other than a message; `None` if the item is nothing of the kind.
+/// Reads an item that the model made, other than a message; `None` for any other item.
 fn made(kind: &str, item: &Json<'_>) -> Option<Part> {
     let known = match kind {
         "reasoning" => Some(reasoning(item)),
@@ -98,7 +98,7 @@ fn made(kind: &str, item: &Json<'_>) -> Option<Part> {
             let actions = if item.get("action").is_some() { "action" } else { "actions" };
             call(item, Some("computer"), actions)
         }
-        // With a call id the client searches; without, the provider does.
+        // With a call id the client searches; without one the provider does.
         "tool_search_call" => call(item, Some("tool_search"), "arguments"),
         "image_generation_call" => item.text_at("result").and_then(|image| media::inline("image/png", image)),
         "compaction"
@@ -139,8 +139,9 @@ fn reasoning(item: &Json<'_>) -> Part {
     Part::Reasoning { text: text.join("\n"), seal }
 }
 
-/// Whether an item is reasoning that nobody can read: no id its provider knows it by, nothing sealed, no words. Clients make
-/// such items of reasoning they did not keep, and a provider refuses them or learns nothing.
+/// Returns true if an item is reasoning that no one can read: it has no id that its provider knows it by, no sealed
+/// content and no words. Clients write such items for reasoning they did not keep, and a provider refuses them or
+/// learns nothing from them.
 pub(crate) fn is_empty_reasoning(item: &Json<'_>) -> bool {
     item.text_at("type") == Some("reasoning")
         && item.members().iter().all(|(key, value)| match &**key {
@@ -151,7 +152,7 @@ pub(crate) fn is_empty_reasoning(item: &Json<'_>) -> bool {
                     |piece: &Json<'_>| piece.text_at("text").is_some_and(|text| text.trim().is_empty());
                 value.is_null() || value.as_array().is_some_and(|pieces| pieces.iter().all(is_blank))
             }
-            // A member that is not known here may be how the provider knows it.
+            // An unknown member may be the one by which the provider recognises it.
             _ => value.is_null(),
         })
 }
@@ -180,12 +181,12 @@ fn image(part: &Json<'_>) -> Option<Part> {
     }
 }
 
-/// Input as reported here includes what the cache read and wrote.
+/// Reads usage. `input_tokens` includes tokens that the cache read or wrote, so they are subtracted.
 pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
     openai_chat::split_usage(usage, "input_tokens", "input_tokens_details", "output_tokens")
 }
 
-/// A result with nothing odd about it.
+/// A result without any special status.
 fn result_of(call: &str, parts: Vec<Part>) -> ToolResult {
     ToolResult { call: call.into(), name: None, parts, error: false }
 }

@@ -1,4 +1,4 @@
-//! What clients send back for the calls that Responses leaves to them.
+//! Results that clients send back for the calls that Responses leaves to them.
 
 use epitome_core::{Part, event::ToolResult};
 
@@ -16,7 +16,7 @@ pub(crate) fn result(kind: &str, item: &Json<'_>) -> Option<ToolResult> {
         "function_call_output" | "custom_tool_call_output" => {
             Some(result_of(call?, decoded::parts(output, part)))
         }
-        // This one names its call by `id`.
+        // This kind names its call by `id`.
         "local_shell_call_output" => {
             Some(result_of(call.or_else(|| item.text_at("id"))?, decoded::parts(output, part)))
         }
@@ -39,7 +39,7 @@ pub(crate) fn result(kind: &str, item: &Json<'_>) -> Option<ToolResult> {
     }
 }
 
-/// A command's output in words: what it wrote, and how it ended.
+/// Writes a command's output as text: its streams and its exit status.
 fn chunk_text(chunk: &Json<'_>) -> Part {
     let (Some(stdout), Some(stderr)) = (chunk.text_at("stdout"), chunk.text_at("stderr")) else {
         return opaque(chunk, "shell_output");

@@ -1,12 +1,12 @@
-//! A provider's answer that a request is too long: recognised, with its numbers where it gives them.
+//! Recognition of a provider's error that a request is too long, with the numbers it gives.
 //!
-//! There is no common code for it. OpenAI, Groq and llama.cpp say so in a field; everyone else says it in words, and
-//! servers in between pass on the words of others. So an error is recognised by its code or by one of the wordings in
-//! `wordings`, whichever format it came in. What only sounds like it, a limit of time or money, an output limit beyond
-//! what the model can write, is none: answering those with a compaction would help nobody.
+//! There is no common code for it. OpenAI, Groq and llama.cpp report it in a field; all others report it in words,
+//! and servers in between pass on the words of others. So an error is recognised by its code or by one of the
+//! wordings in `wordings`, in any format. Errors that only sound like it do not count: a limit of time or money, or
+//! an output limit beyond the model's own. Compaction would not help there.
 //!
-//! Only what a provider says as an error is looked at: an answer that talks about long prompts is an answer. What is read
-//! is bounded, and no bytes make it panic.
+//! Only a provider's errors are examined: an answer that talks about long prompts is an answer. The amount read is
+//! bounded, and no bytes make it panic.
 
 mod opening;
 mod wordings;
@@ -22,14 +22,15 @@ use crate::{format::Format, json::Json, sse::Payloads};
 /// A request that was too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overflow {
-    /// The window, if the provider says.
+    /// The window, if the provider gives it.
     pub limit: Option<Tokens>,
-    /// What the request came to in the provider's own count, if it says: with the room for the answer, where that counts.
+    /// Size of the request in the provider's own count, if it gives one: with the room for the answer, where that
+    /// counts.
     pub asked: Option<Tokens>,
 }
 
-/// Whether a provider says that a request was too long: with the status of its response and the whole of its body, which may
-/// also be a stream that failed.
+/// Recognises a provider's error that a request was too long, from the status of its response and its whole body,
+/// which may also be a stream that failed.
 ///
 /// ```
 /// use epitome_core::Tokens;
@@ -43,7 +44,7 @@ pub struct Overflow {
 /// # Ok::<(), &str>(())
 /// ```
 pub fn overflow(format: Format, status: u16, body: &[u8]) -> Option<Overflow> {
-    // No key, no money, no such model, too many requests, too busy: whatever else such an error says.
+    // No key, no money, no such model, too many requests, too busy: these are other errors whatever their text.
     if matches!(status, 401..=404 | 429 | 503 | 529) {
         return None;
     }
@@ -63,31 +64,31 @@ pub fn overflow(format: Format, status: u16, body: &[u8]) -> Option<Overflow> {
     said.judged(status)
 }
 
-/// No provider's error is longer.
+/// Longest body that is searched. No provider's error is longer.
 const LONGEST_BODY: usize = 1 << 20;
 
-/// How much of a text is looked at: what is wrong is said at its beginning.
+/// Longest text that is searched: the error is named at its beginning.
 const LONGEST_TEXT: usize = 16 << 10;
 
-/// How many errors a body is searched for.
+/// Largest number of errors read from one body.
 const MOST_ERRORS: usize = 8;
 
-/// What a whole value is.
+/// Meaning of a whole JSON value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Root {
-    /// An error, whatever it looks like.
+    /// An error, in any shape.
     Error,
-    /// An answer, unless it says otherwise.
+    /// An answer, unless it contains an error member.
     Answer,
 }
 
-/// What a provider's errors say.
+/// Texts and fields of a provider's errors.
 #[derive(Default)]
 struct Said {
     codes: Vec<String>,
     /// In lower case.
     texts: Vec<String>,
-    /// What llama.cpp says in fields.
+    /// Numbers that llama.cpp gives in fields.
     fields: Overflow,
 }
 
@@ -128,7 +129,7 @@ impl Said {
         let codes = ["code", "type"].into_iter().filter_map(|key| error.text_at(key));
         self.codes.extend(codes.filter(|code| code.len() < 100).map(str::to_ascii_lowercase));
         let words = ["message", "detail", "msg"].into_iter().filter_map(|key| error.text_at(key));
-        // What a server in between was told itself.
+        // The error that a server in between received itself.
         let passed_on = error.get("metadata").and_then(|metadata| metadata.text_at("raw"));
         words.chain(passed_on).for_each(|text| self.text(text));
         let count = |key: &str| error.get(key).and_then(Json::as_count).map(Tokens);
@@ -163,7 +164,7 @@ impl Said {
     }
 }
 
-/// The numbers that a wording gives.
+/// Numbers found by a wording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Numbers {
     limit: Option<Tokens>,
@@ -172,14 +173,14 @@ struct Numbers {
     answer: Tokens,
 }
 
-/// The numbers of a text, if it says what a wording does.
+/// Matches a text with a wording, and returns the numbers in it.
 fn fit(wording: &str, text: &str) -> Option<Numbers> {
     let mut found = Numbers::default();
     let mut rest = text;
     for segment in wording.split('*') {
         let pieces: Vec<Piece<'_>> = pieces(segment);
         let Some(Piece::Literal(first)) = pieces.first() else { return None };
-        // The first place where all of the segment stands.
+        // The first position at which the whole segment matches.
         let mut places = rest.match_indices(first).filter_map(|(at, _)| rest.get(at..));
         (found, rest) = places.find_map(|place| stands(&pieces, found, place))?;
     }
@@ -205,7 +206,8 @@ fn pieces(segment: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The numbers, with those found before, and what follows, if a text begins with all the pieces.
+/// Matches the beginning of a text with all pieces, and returns the numbers, with those found before, and the rest of
+/// the text.
 fn stands<'t>(pieces: &[Piece<'_>], mut found: Numbers, text: &'t str) -> Option<(Numbers, &'t str)> {
     let mut rest = text;
     for piece in pieces {
@@ -224,7 +226,7 @@ fn stands<'t>(pieces: &[Piece<'_>], mut found: Numbers, text: &'t str) -> Option
             "asked" => found.asked = sum,
             "answer" => (found.asked, found.answer) = (sum, Tokens(number)),
             "within" => found.answer = Tokens(number),
-            // A large one says nothing of tokens.
+            // A large number is a count of characters, not of tokens.
             _ if number >= LARGE => {}
             _ => return None,
         }
@@ -232,10 +234,10 @@ fn stands<'t>(pieces: &[Piece<'_>], mut found: Numbers, text: &'t str) -> Option
     Some((found, rest))
 }
 
-/// More characters than any id, name or key may have.
+/// Smallest number of characters that only a history can have: no id, name or key is longer.
 const LARGE: u64 = 100_000;
 
-/// The number that a text begins with, perhaps with commas; one that nobody could mean is none.
+/// Parses the number that a text begins with, perhaps with commas; a number that is implausibly long is none.
 fn number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != ',').unwrap_or(text.len());
     let (written, _) = text.split_at(end);
@@ -268,7 +270,7 @@ mod tests {
             assert!(found.asked.is_none_or(|asked| asked == Tokens(more)), "{said}");
             assert_eq!(wording.says, wording.says.to_ascii_lowercase(), "texts are compared in lower case");
             assert!(!wording.seen.is_empty() && !wording.who.is_empty());
-            // An earlier wording that fits must not know less.
+            // An earlier wording that fits must not give fewer numbers.
             let earlier = WORDINGS[..index].iter().find_map(|earlier| fit(earlier.says, &said));
             assert!(
                 earlier.is_none_or(|earlier| earlier.limit.is_some() >= found.limit.is_some()

@@ -1,13 +1,13 @@
-//! The beginning of a streamed answer, looked at until it tells whether there is one.
+//! The beginning of a streamed answer, examined until it is clear that it is an answer or an error.
 //!
-//! A stream that says with its first event that the request was too long has said nothing yet that a client would miss. So
-//! whoever holds that event back can still ask again with less.
+//! A stream whose first event reports that the request was too long has sent nothing that a client would miss. So a
+//! gateway that holds that event back can still ask again with less.
 
 use crate::{format::Format, json::Json, sse::Payloads};
 
 use super::{Overflow, Root, Said};
 
-/// Looks at the beginning of a streamed answer.
+/// Examines the beginning of a streamed answer.
 ///
 /// ```
 /// use epitome_wire::{Format, overflow::{Opening, Opens}};
@@ -24,14 +24,14 @@ pub struct Opening {
     opens: Opens,
 }
 
-/// How a stream begins.
+/// Kind of beginning of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// Nothing has come that tells.
+    /// The events so far do not decide it.
     Untold,
-    /// It says that the request was too long.
+    /// An error that the request was too long.
     TooLong(Overflow),
-    /// It says something else: an answer has begun, or another error.
+    /// Anything else: an answer has begun, or another error.
     Otherwise,
 }
 
@@ -41,12 +41,12 @@ impl Opening {
         Self { format, payloads: Payloads::default(), opens: Opens::Untold }
     }
 
-    /// Takes the next bytes, cut anywhere. What has been told stays so, whatever follows.
+    /// Takes the next bytes, cut anywhere. A decision stays, whatever follows.
     pub fn push(&mut self, bytes: &[u8]) -> Opens {
         self.walk(|payloads, see| payloads.push(bytes, see))
     }
 
-    /// The stream has ended.
+    /// Takes the end of the stream.
     pub fn finish(&mut self) -> Opens {
         self.walk(Payloads::finish)
     }
@@ -62,7 +62,7 @@ impl Opening {
     }
 }
 
-/// What an event tells.
+/// Decides by one event.
 fn tells(format: Format, payload: &str) -> Opens {
     if payload.trim().is_empty() {
         return Opens::Untold;
@@ -94,7 +94,7 @@ mod tests {
         Opens::TooLong(Overflow { limit: Some(Tokens(200_000)), asked: Some(Tokens(213_462)) });
     const WORDS: &str = "prompt is too long: 213462 tokens > 200000 maximum";
 
-    /// However the bytes are cut, and whether or not the stream ends after them.
+    /// Checks all cuts of the bytes, with and without the stream's end after them.
     #[track_caller]
     fn check(format: Format, events: &[&str], expect: Opens) {
         let stream = events.iter().map(|event| format!("data: {event}\n\n")).collect::<Vec<_>>().concat();

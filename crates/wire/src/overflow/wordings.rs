@@ -1,20 +1,20 @@
-//! How providers and servers say that a request is too long: data, each with where it was seen.
+//! Wordings of providers and servers for a request that is too long: data, each with its source.
 //!
-//! A wording is matched anywhere in an error's text, whatever the case of its letters. `*` stands for anything, `{limit}`
-//! for the window, `{asked}` for what the request came to, `{answer}` for what is to be added to that as the room for the
-//! answer, `{within}` for that room where it is counted already, and `{large}` for a count of characters so large that only
-//! a history's text can be meant. The first that fits counts, so that those which give more numbers stand before those
-//! which give fewer. `#` names a thread of a repository; a repository alone means that its code, or code written against
-//! it, says so.
+//! A wording is matched anywhere in an error's text, ignoring case. `*` stands for anything, `{limit}` for the
+//! window, `{asked}` for the size of the request, `{answer}` for the room for the answer that is to be added to that,
+//! `{within}` for that room where it is counted already, and `{large}` for a count of characters so large that only a
+//! history's text can be meant. The first match counts, so wordings that give more numbers stand before those that
+//! give fewer. `#` names a thread of a repository; a repository alone means that its code, or code written against
+//! it, has the wording.
 
-/// A way to say it.
+/// A wording of the error.
 pub(super) struct Wording {
-    /// Who says so.
+    /// Provider or server that uses it.
     #[cfg_attr(not(test), expect(dead_code, reason = "it is for whoever reads the table, and the tests"))]
     pub(super) who: &'static str,
-    /// In these words, in lower case.
+    /// The words, in lower case.
     pub(super) says: &'static str,
-    /// Where that was seen.
+    /// Source in which it was seen.
     #[cfg_attr(not(test), expect(dead_code, reason = "it is for whoever reads the table, and the tests"))]
     pub(super) seen: &'static str,
 }
@@ -23,7 +23,7 @@ const fn wording(who: &'static str, says: &'static str, seen: &'static str) -> W
     Wording { who, says, seen }
 }
 
-/// Every way we know.
+/// All known wordings.
 pub(super) const WORDINGS: [Wording; 47] = [
     // Anthropic.
     wording(
@@ -114,7 +114,7 @@ pub(super) const WORDINGS: [Wording; 47] = [
         "string too long. expected a string with maximum length {large}",
         "VectorlyApp/bluebox#31; the other mistake: AnswerDotAI/fastllm#45",
     ),
-    // Others in the cloud.
+    // Other cloud providers.
     wording(
         "Gemini",
         "input token count ({asked}) exceeds the maximum number of tokens allowed ({limit})",
@@ -190,7 +190,7 @@ pub(super) const WORDINGS: [Wording; 47] = [
         "`inputs` must have less than {limit} tokens. given: {asked}",
         "meta-llama/llama#1103",
     ),
-    // On one's own machine.
+    // Servers on one's own machine.
     wording(
         "llama.cpp",
         "request ({asked} tokens) exceeds the available context size ({limit} tokens)",
@@ -234,7 +234,7 @@ pub(super) const WORDINGS: [Wording; 47] = [
     ),
 ];
 
-/// The codes and types of errors that say so by themselves.
+/// Codes and types of errors that mean this by themselves.
 pub(super) const CODES: [&str; 6] = [
     // OpenAI, Azure, Groq, Cerebras.
     "context_length_exceeded",
@@ -245,11 +245,12 @@ pub(super) const CODES: [&str; 6] = [
     "context_window_exceeded",
     // Anthropic: more bytes than it takes.
     "request_too_large",
-    // What Claude Code wants to hear from a gateway.
+    // The code that Claude Code expects from a gateway.
     "prompt_too_long",
 ];
 
-/// What is said when a limit is one of time or money, whatever its size: waiting helps there, or paying.
+/// Words for limits of time or money, which may name sizes too: waiting or paying helps there, a shorter request does
+/// not.
 pub(super) const OTHER_LIMITS: [&str; 8] = [
     "rate limit",
     "rate_limit",

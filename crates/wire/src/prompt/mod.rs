@@ -1,13 +1,15 @@
 //! A request as a prompt cache sees it.
 //!
-//! A [`Prompt`] is what a cache compares: tools, system prompt and history, block by block, byte for byte, without the
-//! marks that ask it to keep them. A string is the one text block it stands for, since clients write one when they mark
-//! it and the other when they do not. Anthropic's blocks are compared with their role, because its messages may grow at
-//! their end; elsewhere a message never does, and its parts are compared with everything else that it says.
+//! A [`Prompt`] holds what a cache compares: tools, system prompt and history, block by block, byte for byte, without
+//! cache marks. A string counts as the one text block it stands for, since clients write a block when they mark it
+//! and a string when they do not. Anthropic's blocks are compared with their role, because its messages may grow at
+//! their end; in other formats a message never grows, and each part is compared with all other members of its
+//! message.
 //!
-//! What each block costs is what [`recount`](crate::render::recount) finds in it, the wrapping of a message with its
-//! first block: the blocks add up to the recount of the request. A [`PromptMemo`] knows every block it has counted, so
-//! that a session whose requests grow at their end costs reading and hashing, and each text is counted once.
+//! A block's cost is the size that [`recount`](crate::render::recount) finds in it, the wrapping of a message with
+//! its first block, so that the blocks add up to the recount of the request. A [`PromptMemo`] remembers every block
+//! it has counted, so that each text is counted once and a session whose requests grow at their end only costs
+//! reading and hashing.
 
 pub(crate) mod pieces;
 
@@ -53,16 +55,16 @@ pub struct PromptMemo {
     counts: HashMap<Digest, Tokens>,
 }
 
-/// How many counts are kept: some megabytes, and more blocks than any request has.
+/// Number of counts kept: some megabytes, and more blocks than any request has.
 const KEPT: usize = 1 << 16;
 
 impl PromptMemo {
-    /// Knows nothing yet; blocks it meets are counted by `meter`.
+    /// Makes an empty memo; `meter` counts the blocks.
     pub fn new(meter: Arc<Meter>) -> Self {
         Self { meter, counts: HashMap::new() }
     }
 
-    /// Who counts.
+    /// The meter that counts.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
@@ -105,7 +107,7 @@ pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Resul
     Ok(Prompt { blocks })
 }
 
-/// How long a mark holds that does not say.
+/// Lifetime of a mark that names none.
 fn usual_lifetime(format: Format, request: &Json<'_>) -> u64 {
     match format {
         Format::Anthropic => 5 * 60,
@@ -115,7 +117,7 @@ fn usual_lifetime(format: Format, request: &Json<'_>) -> u64 {
     }
 }
 
-/// How long everything up to a piece is asked to be kept.
+/// Lifetime asked for everything up to a piece.
 fn breakpoint(piece: &Piece<'_>, usual: u64) -> Option<u64> {
     let mut asked = None;
     marks::each(piece.json, &mut |mark| asked = mark.asks().then(|| mark.lifetime(usual)).or(asked));
@@ -125,12 +127,12 @@ fn breakpoint(piece: &Piece<'_>, usual: u64) -> Option<u64> {
     own.map(|mark| mark.lifetime(usual)).or(asked)
 }
 
-/// Hashes and counts.
+/// Hashes and counts pieces.
 struct Hand<'m> {
     format: Format,
     memo: &'m mut PromptMemo,
     buffer: Vec<u8>,
-    /// Where the newest message begins, and the digest of all it says beside its content.
+    /// Start of the newest message, and the digest of its members other than the content.
     shell: Option<(usize, Digest)>,
 }
 
@@ -168,7 +170,7 @@ impl Hand<'_> {
         Digest::of(out)
     }
 
-    /// What a message says beside its content.
+    /// Hashes a message's members other than its content.
     fn shell(&mut self, message: &Message<'_>) -> Digest {
         if let Some((start, digest)) = self.shell
             && start == message.json.start
@@ -201,10 +203,10 @@ impl Hand<'_> {
     }
 }
 
-/// What a bare input has beside its content, once it stands in a list.
+/// Members that a bare input has once it stands in a list as a message.
 const BARE: &str = r#"{"role":"user","content":}"#;
 
-/// Adds the bytes of an object without its marks, and with something else as the value of a member.
+/// Adds the bytes of an object without its marks, with another value for one member.
 fn with_member(object: &Json<'_>, member: &Json<'_>, value: &[u8], out: &mut Vec<u8>) {
     let place = member.start..marks::end(member);
     let mut cuts = marks::cuts(object);
@@ -222,14 +224,14 @@ fn with_member(object: &Json<'_>, member: &Json<'_>, value: &[u8], out: &mut Vec
     out.extend_from_slice(object.slice(from..marks::end(object)).as_bytes());
 }
 
-/// The text block that a string stands for.
+/// Writes the text block that a string stands for.
 fn text(kind: &str, literal: &str, out: &mut Vec<u8>) {
     for piece in [r#"{"type":""#, kind, r#"","text":"#, literal, "}"] {
         out.extend(piece.as_bytes());
     }
 }
 
-/// What a piece costs, without the wrapping of its message.
+/// Counts a piece without the wrapping of its message.
 fn cost(format: Format, piece: &Piece<'_>, meter: &Meter) -> Tokens {
     let json = piece.json;
     let part = |part: &Part| render::part_cost(part, meter);
@@ -251,7 +253,7 @@ fn cost(format: Format, piece: &Piece<'_>, meter: &Meter) -> Tokens {
     }
 }
 
-/// What a Chat message costs beside its content: reasoning and calls, or being a result.
+/// Counts a Chat message without its content: reasoning and calls, or the wrapping of a result.
 fn beside(message: &Message<'_>, meter: &Meter) -> Tokens {
     match message.role {
         "tool" | "function" => meter.overhead().call,

@@ -1,4 +1,4 @@
-//! A request, taken apart into what a cache compares.
+//! A request, split into the pieces that a cache compares.
 
 use epitome_core::cost::Layer;
 
@@ -8,32 +8,32 @@ use crate::{decoded, format::Format, json::Json, request::Keys};
 pub(crate) struct Piece<'j> {
     pub(crate) layer: Layer,
     pub(crate) by: By,
-    /// The message or item it is of, if it is of one.
+    /// The message or item it belongs to, if any.
     pub(crate) message: Option<Message<'j>>,
     pub(crate) json: &'j Json<'j>,
     pub(crate) form: Form,
-    /// Whether it is a call or a result.
+    /// True if it is a call or a result.
     pub(crate) is_tool: bool,
 }
 
-/// A message, and how much of it a piece is.
+/// A message, and the part of it that a piece covers.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'j> {
     /// The message; for an input that is only a string, that string.
     pub(crate) json: &'j Json<'j>,
     pub(crate) role: &'j str,
-    /// Whether the piece is the first of its message, and whether it is the last.
+    /// True if the piece is the first of its message, and true if it is the last.
     pub(crate) ends: (bool, bool),
 }
 
-/// Who made it.
+/// Author of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     Client,
     Model,
 }
 
-/// What a piece is.
+/// Form of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A tool definition.
@@ -42,7 +42,7 @@ pub(crate) enum Form {
     Block,
     /// A string that stands for one text block of this type.
     Text(&'static str),
-    /// A message or item, or a system prompt of unknown form, that is compared as a whole.
+    /// A message or item, or a system prompt of unknown form, compared as a whole.
     Whole,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn pieces<'j>(format: Format, request: &'j Json<'j>) -> Vec<Piece<'j>
     pieces
 }
 
-/// What Responses calls text that the model did not write.
+/// Responses' name for text that the model did not write.
 const INPUT: &str = "input_text";
 
 fn standing<'j>(layer: Layer, json: &'j Json<'j>, form: Form) -> Piece<'j> {
@@ -86,7 +86,7 @@ fn each_message<'j>(format: Format, messages: &'j [Json<'j>], pieces: &mut Vec<P
     let mut layer = if format == Format::Anthropic { Layer::Messages } else { Layer::System };
     for json in messages {
         let role = json.text_at("role").unwrap_or_default();
-        // Where the system prompt does not stand apart, it is what the history begins with.
+        // A system prompt that is not a member of its own is the beginning of the history.
         if !matches!(role, "system" | "developer") {
             layer = Layer::Messages;
         }
@@ -118,11 +118,11 @@ fn each_message<'j>(format: Format, messages: &'j [Json<'j>], pieces: &mut Vec<P
     }
 }
 
-/// What kind of message it is.
+/// Kind of a message.
 struct Kind {
     by: By,
     is_tool: bool,
-    /// What a text in its content is called, if its content is compared part by part.
+    /// Type of a text in its content, if its content is compared part by part.
     text: Option<&'static str>,
 }
 

@@ -6,24 +6,24 @@ use super::{
 };
 use crate::json::{self, Json};
 
-/// What is known of an Anthropic stream.
+/// State of an Anthropic stream.
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
-    /// What a beginning that was dropped says of usage.
+    /// Usage reported by a `message_start` that was dropped.
     usage: Option<String>,
 }
 
-/// Whether a block is a call of the tool.
+/// Returns true if a block is a call of the recall tool.
 pub(super) fn is_ours(block: &Json<'_>) -> bool {
     is_call(block) && block.text_at("name").is_some_and(|name| is_recall(name, None))
 }
 
-/// Whether a block is a call that the client answers.
+/// Returns true if a block is a call that the client answers.
 pub(super) fn is_call(block: &Json<'_>) -> bool {
     block.text_at("type") == Some("tool_use")
 }
 
-/// What an answer's end means.
+/// Meaning of a stop reason.
 pub(super) fn reason(stop_reason: &str) -> Reason {
     match stop_reason {
         "tool_use" | "end_turn" | "stop_sequence" => Reason::Done,
@@ -72,7 +72,7 @@ impl Anthropic {
     }
 }
 
-/// An event of a block, where the client has it.
+/// Moves an event of a block to the index that the client has for it.
 fn placed(event: &Json<'_>, tally: &mut Tally) -> Fate {
     let Some((index, place)) = event.get("index").and_then(|index| Some((index, index.as_count()?))) else {
         return Fate::passed();
@@ -85,7 +85,8 @@ fn placed(event: &Json<'_>, tally: &mut Tally) -> Fate {
     Fate::edited(event, edit.as_slice())
 }
 
-/// What an answer used, with what only its beginning said: the client has another one's beginning.
+/// Usage of an answer with the numbers that only its own beginning reported: the client has an earlier answer's
+/// beginning.
 fn completed(usage: &Json<'_>, begun: &Json<'_>) -> String {
     if !usage.is_object() {
         return usage.raw.to_owned();

@@ -4,30 +4,30 @@ use std::ops::Range;
 
 use crate::json::Json;
 
-/// Bytes of a body, and what stands there instead.
+/// A byte range of a body, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The bytes; none if something is only put in.
+    /// The bytes to replace; an empty range to insert.
     pub at: Range<usize>,
-    /// What stands there instead.
+    /// The replacement.
     pub text: String,
 }
 
 impl Edit {
-    /// The body with the change made in it. One that the change is not for loses what it does not have.
+    /// Returns the body with the change made in it. Ranges beyond the end of another body are cut to it.
     pub fn apply(&self, body: &str) -> String {
         let before = body.get(..self.at.start).unwrap_or_default();
         let after = body.get(self.at.end..).unwrap_or_default();
         [before, &self.text, after].concat()
     }
 
-    /// The same, for a body that has so many bytes before it.
+    /// The same edit for a body with `bytes` more bytes before it.
     pub(super) fn behind(self, bytes: usize) -> Self {
         Self { at: self.at.start + bytes..self.at.end + bytes, ..self }
     }
 }
 
-/// How many bytes stand before the value in a text: [`Json::start`] counts without them.
+/// Number of bytes before the value in a text: [`Json::start`] counts without them.
 pub(super) fn lead(text: &str) -> usize {
     text.len() - text.trim_start_matches([' ', '\t', '\n', '\r']).len()
 }

@@ -9,13 +9,13 @@ use crate::sse::field;
 pub(super) struct Frames {
     /// The event that has begun.
     event: Vec<u8>,
-    /// Where its newest line begins.
+    /// Start of its newest line.
     line: usize,
-    /// Whether a carriage return came last, so that a line feed now belongs to it.
+    /// True if a carriage return came last, so that a line feed now belongs to it.
     returned: bool,
 }
 
-/// What is found in a stream.
+/// A piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'b> {
     /// An event, to the end of its empty line.
@@ -25,7 +25,7 @@ pub(super) enum Piece<'b> {
 }
 
 impl Frames {
-    /// Takes the next bytes and shows every piece that they complete.
+    /// Takes the next bytes and passes every completed piece to `see`.
     pub(super) fn push(&mut self, mut bytes: &[u8], see: &mut dyn FnMut(Piece<'_>)) {
         while let Some(&first) = bytes.first() {
             if std::mem::take(&mut self.returned) && first == b'\n' {
@@ -63,14 +63,14 @@ impl Frames {
         }
     }
 
-    /// What was begun and not ended.
+    /// Takes the bytes of an event that was begun and not ended.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         self.line = 0;
         self.returned = false;
         std::mem::take(&mut self.event)
     }
 
-    /// How many bytes are held.
+    /// Number of bytes held.
     pub(super) fn held(&self) -> usize {
         self.event.len()
     }
@@ -93,7 +93,7 @@ pub(super) fn payload(event: &[u8]) -> Option<String> {
     payload.map(|payload| String::from_utf8_lossy(&payload).into_owned())
 }
 
-/// The event with another payload.
+/// Writes the event with another payload.
 pub(super) fn with_payload(event: &[u8], payload: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(event.len() + 32);
     let mut is_written = false;
@@ -112,13 +112,13 @@ pub(super) fn with_payload(event: &[u8], payload: &str) -> Vec<u8> {
     out
 }
 
-/// An event of our own.
+/// Writes an event of our own.
 pub(super) fn event(name: Option<&str>, payload: &str) -> Vec<u8> {
     let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
     format!("{name}data: {payload}\n\n").into_bytes()
 }
 
-/// The lines of an event, each with what ends it.
+/// The lines of an event, each with its line ending.
 fn lines(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {

@@ -1,14 +1,14 @@
-//! What a client has of an answer, and will send back.
+//! The client's copy of an answer, which it will send back.
 
 use epitome_core::Event;
 
 use crate::{error::WireError, format::Format, seen, stream::StreamDecoder};
 
-/// The events of an answer from the bytes that the client saw, streamed or in one piece, with the digests by which
-/// [`Seen`](seen::Seen) knows them again when the client sends them back.
+/// Reads the events of an answer from the bytes that the client received, streamed or in one piece, with the digests
+/// by which [`Seen`](seen::Seen) recognises them when the client sends them back.
 ///
-/// A stream that broke off gives what came. Whoever feeds a [`StreamDecoder`] with what a [`Splice`](super::Splice) gives has
-/// the same.
+/// A stream that broke off gives the part that came. A [`StreamDecoder`] that reads the output of a
+/// [`Splice`](super::Splice) gives the same events.
 pub fn joined(format: Format, bytes: &[u8]) -> Result<Vec<Event>, WireError> {
     // No stream begins like an object.
     let is_whole = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');

@@ -1,9 +1,9 @@
-//! A tool that a gateway offers and answers itself: it brings back what a model no longer sees.
+//! A tool that a gateway offers and answers itself: it brings back parts of a session that the model no longer sees.
 //!
-//! [`offer`] puts its definition into a request. A [`Splice`] lets the answer pass and withholds calls of the tool; if an
-//! answer calls nothing else, the next request gives the model what it asked for, and the answer to that is spliced onto
-//! the first, so that the client sees one answer and no call. What it will send back is [`joined`]. Nothing here sends
-//! or stores.
+//! [`offer`] puts its definition into a request. A [`Splice`] lets the answer pass and withholds calls of the tool;
+//! if an answer calls no other tool, the next request gives the model the results, and the answer to that is spliced
+//! onto the first, so that the client sees one answer and no call. [`joined`] reads the events that the client will
+//! send back. This module neither sends nor stores.
 
 mod anthropic;
 mod edit;
@@ -29,19 +29,20 @@ pub use self::{
     splice::{Recalls, Splice, Verdict},
 };
 
-/// What the tool is called.
+/// Name of the tool.
 pub const RECALL_TOOL: &str = "epitome_recall";
 
-/// What a call of the tool asks for.
+/// Arguments of a call of the tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// A handle, as stubs and summaries write it.
     pub handle: Option<String>,
-    /// Words to look for, where no handle is known.
+    /// Words to search for, if no handle is known.
     pub query: Option<String>,
 }
 
-/// What a call asks for, if it is one of the tool. A model that gets the arguments wrong asks for nothing.
+/// Reads the arguments of a call of the tool; `None` for other calls. A model that gets the arguments wrong asks for
+/// nothing.
 pub fn is_recall_call(call: &ToolCall) -> Option<Asked> {
     if !is_recall(&call.name.0, call.namespace.as_deref()) || call.form != CallForm::Function {
         return None;
@@ -54,7 +55,7 @@ pub fn is_recall_call(call: &ToolCall) -> Option<Asked> {
     Some(Asked { handle: said("handle"), query: said("query") })
 }
 
-/// Whether a tool is ours by its name.
+/// Returns true if a tool is ours, by its name.
 fn is_recall(name: &str, namespace: Option<&str>) -> bool {
     name == RECALL_TOOL && namespace.is_none()
 }

@@ -1,8 +1,8 @@
 //! The tool's definition, put into a request.
 //!
-//! It stands before the client's tools: whatever the client adds behind them later, and whatever cache mark stands on
-//! the last one, stays where it is. A request that forbids its tools, or wants a certain one, has ours among them all the
-//! same, since a cache forgets everything when tools change.
+//! It stands before the client's tools: tools that the client later adds at the end, and a cache mark on the last
+//! one, stay in place. A request that forbids its tools, or requires a certain one, still gets ours, since a cache is
+//! lost when the tools change.
 
 use super::{Edit, RECALL_TOOL, edit::lead};
 use crate::{
@@ -12,21 +12,21 @@ use crate::{
     request::{self, Keys},
 };
 
-/// What a model is told of the tool.
+/// Description of the tool, as the model reads it.
 const DESCRIPTION: &str = "Brings back, word for word, an earlier part of this conversation that is no longer shown in \
                            full. Where something was shortened, a note or a summary in its place names a handle, such as \
                            `recall 1a2b3c4d:12-14`. Call this when details behind such a handle are needed; nothing else \
                            has to be read again. Call it by itself, not beside other tools.";
 
-/// What a model is told of its arguments.
+/// Description of its arguments, as the model reads it.
 const HANDLE: &str = "The handle as it is written, such as `recall 1a2b3c4d:12-14`.";
 const QUERY: &str = "Words to search the earlier parts for, if no handle is known.";
 
-/// Where to put the tool's definition into a request, and what: the same bytes every time.
+/// Returns the edit that puts the tool's definition into a request: the same bytes every time.
 ///
-/// `None` if it must not be there: the request has no tools and does not leave it to the model whether to call any, one of
-/// its tools has the same name, or its answer could not be continued (it is made in the background, kept in a conversation
-/// at the provider, or one of several).
+/// `None` if the tool must not be offered: the request has no tools and does not let the model choose to call one,
+/// one of its tools has the same name, or its answer could not be continued (it is made in the background, kept in a
+/// conversation at the provider, or one of several).
 ///
 /// ```
 /// use epitome_wire::{Format, recall::offer};
@@ -78,7 +78,7 @@ fn definition(format: Format) -> String {
     let said = format!(r#""name":{},"description":{}"#, quoted(RECALL_TOOL), quoted(DESCRIPTION));
     match format {
         Format::OpenaiChat => format!(r#"{{"type":"function","function":{{{said},"parameters":{schema}}}}}"#),
-        // Strict functions, the default here, may leave nothing out.
+        // Strict functions, the default in this format, may not have optional arguments.
         Format::OpenaiResponses => {
             format!(r#"{{"type":"function",{said},"parameters":{schema},"strict":false}}"#)
         }
@@ -86,13 +86,13 @@ fn definition(format: Format) -> String {
     }
 }
 
-/// Whether a second answer could not be put behind the first.
+/// Returns true if a second answer could not be appended to the first.
 fn cannot_continue(format: Format, request: &Json<'_>) -> bool {
     let said = |key: &str| request.get(key).filter(|value| !value.is_null());
     match format {
         Format::OpenaiChat => {
             let several = said("n").and_then(Json::as_count).is_some_and(|choices| choices > 1);
-            // The old way to offer tools does not go with the new one.
+            // The old way to offer tools cannot be combined with the new one.
             several || said("functions").is_some()
         }
         Format::OpenaiResponses => {
@@ -103,13 +103,13 @@ fn cannot_continue(format: Format, request: &Json<'_>) -> bool {
     }
 }
 
-/// Whether a request without tools would let the model choose, had it any.
+/// Returns true if a request without tools would leave it to the model to call one.
 fn leaves_the_choice(request: &Json<'_>) -> bool {
     let Some(choice) = request.get("tool_choice").filter(|choice| !choice.is_null()) else { return true };
     choice.as_text().or_else(|| choice.text_at("type")) == Some("auto")
 }
 
-/// Whether a tool, or one inside it, has our name.
+/// Returns true if a tool, or one inside it, has our name.
 fn is_named_so(tool: &Json<'_>) -> bool {
     let inner = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
     inner.text_at("name") == Some(RECALL_TOOL)

@@ -1,7 +1,7 @@
 //! Chat's chunks: a call is an entry of a delta, known by its name in its first piece.
 //!
-//! One chunk may hold a piece of a call that is withheld, one of another, a text, and the end. So a chunk may be shown in
-//! part and withheld in part.
+//! One chunk may hold a piece of a withheld call, a piece of another call, a text, and the end. So a chunk may be
+//! shown in part and withheld in part.
 
 use std::collections::BTreeSet;
 
@@ -13,46 +13,46 @@ use super::{
 };
 use crate::json::{self, Json};
 
-/// What is known of a Chat stream.
+/// State of a Chat stream.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
-    /// The name and time of the first answer, as they are written: one answer has one of each.
+    /// Id and time of the first answer, as they are written: for the client all chunks are of one answer.
     named: Vec<(&'static str, String)>,
-    /// Calls that the client has, by the provider's places.
+    /// Calls that the client has, by the provider's indices.
     shown: BTreeSet<u64>,
-    /// The place of the newest call: servers may leave places out.
+    /// Index of the newest call: servers may skip indices.
     newest: Option<u64>,
     seam: Seam,
 }
 
-/// Where the text of one answer meets that of the next.
+/// Seam between the text of one answer and that of the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Seam {
     /// No text stands before, or it ends in white space.
     #[default]
     Open,
-    /// Text goes on.
+    /// Text of the same answer.
     Within,
-    /// What comes next begins another answer's text.
+    /// The next text begins another answer.
     Before,
 }
 
-/// Whether a call is one of the tool.
+/// Returns true if a call is one of the recall tool.
 pub(super) fn is_ours(call: &Json<'_>) -> bool {
     let name = call.get("function").and_then(|function| function.text_at("name"));
     name.is_some_and(|name| is_recall(name, None))
 }
 
-/// What an answer's end means.
+/// Meaning of a finish reason.
 pub(super) fn reason(finish_reason: &str) -> Reason {
     match finish_reason {
-        // Some servers say that they stop, and call.
+        // Some servers report `stop` and call tools.
         "tool_calls" | "function_call" | "stop" | "eos" => Reason::Done,
         _ => Reason::Other,
     }
 }
 
-/// What stands between the texts of two answers that are one for the client, as it is written in a string.
+/// Separator between the texts of two answers that are one for the client, as it is written in a string.
 pub(super) const GAP: &str = "\\n\\n";
 
 impl Chat {
@@ -70,7 +70,7 @@ impl Chat {
         }
     }
 
-    /// The next answer begins.
+    /// Prepares for the next answer.
     pub(super) fn go_on(&mut self) {
         self.shown.clear();
         self.newest = None;
@@ -79,7 +79,7 @@ impl Chat {
         }
     }
 
-    /// A chunk under the name of the first answer.
+    /// Changes that give a chunk the id of the first answer.
     fn names<'c>(&mut self, chunk: &'c Json<'c>, tally: &Tally) -> Vec<(&'c Json<'c>, String)> {
         let mut edits = Vec::new();
         for key in ["id", "created"] {
@@ -128,7 +128,7 @@ impl Chat {
         Fate { held, ..Fate::edited(chunk, &edits) }
     }
 
-    /// Parts the pieces of calls in a delta.
+    /// Sorts the pieces of calls in a delta into shown and withheld ones.
     fn calls(&mut self, delta: &Json<'_>, tally: &mut Tally) -> Calls {
         let mut calls = Calls::default();
         for piece in delta.array_at("tool_calls") {
@@ -164,7 +164,7 @@ impl Chat {
         calls
     }
 
-    /// A delta as the client sees it.
+    /// Writes a delta as the client sees it.
     fn delta(&mut self, delta: &Json<'_>, calls: &Calls, tally: &Tally) -> Remade {
         let text =
             delta.get("content").filter(|content| content.as_text().is_some_and(|text| !text.is_empty()));
@@ -174,7 +174,7 @@ impl Chat {
         let mut is_telling = false;
         let changes = remade(delta, |key, value| {
             let written = match key {
-                // It is told once, by the first answer: some clients add one word to the other.
+                // Only the first answer sends it: some clients would concatenate the two words.
                 "role" if tally.is_continued => return None,
                 "tool_calls" if !calls.held.is_empty() || calls.are_moved => {
                     (!calls.shown.is_empty()).then(|| json::list(calls.shown.iter().cloned()))?
@@ -188,7 +188,7 @@ impl Chat {
         Remade { changes: is_changed.then_some(changes), is_telling }
     }
 
-    /// A piece of text, set apart if it begins an answer behind another.
+    /// Writes a piece of text, set apart if it begins an answer after another.
     fn text(&mut self, content: &Json<'_>) -> Option<String> {
         let text = content.as_text().unwrap_or_default();
         let is_apart = self.seam != Seam::Before || text.starts_with(char::is_whitespace);
@@ -202,12 +202,12 @@ impl Chat {
 struct Calls {
     shown: Vec<String>,
     held: Vec<String>,
-    /// Whether those that are shown stand elsewhere for the client.
+    /// True if the shown ones have other indices for the client.
     are_moved: bool,
 }
 
 impl Calls {
-    /// The delta of what is withheld.
+    /// Writes the delta of the withheld pieces.
     fn left(&self) -> String {
         match self.held.as_slice() {
             [] => "{}".to_owned(),
@@ -224,8 +224,8 @@ fn replaced<'c>(chunk: &Json<'_>, edits: impl Iterator<Item = (&'c Json<'c>, Str
 
 /// A delta as the client sees it.
 struct Remade {
-    /// `None` if it is as it was.
+    /// `None` if it is unchanged.
     changes: Option<String>,
-    /// Whether it says anything.
+    /// True if it has any content.
     is_telling: bool,
 }

@@ -1,4 +1,4 @@
-//! Responses' events: a call is an output item, known by its name when it is added, and told again in the last event.
+//! Responses' events: a call is an output item, known by its name when it is added, and repeated in the last event.
 
 use super::{
     edit::remade,
@@ -12,34 +12,34 @@ use crate::{
     openai_responses::CALLS,
 };
 
-/// Up to this size, what a response says of itself at its beginning is kept to be said again if it fails.
+/// Largest beginning of a response that is kept, to be repeated if the response fails.
 const BEGINNING: usize = 1 << 20;
 
-/// What is known of a Responses stream.
+/// State of a Responses stream.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
-    /// The number of the last event that the client has.
+    /// Sequence number of the last event that the client has.
     number: Option<u64>,
-    /// The items that the client has of the answers before.
+    /// Items that the client has of the answers before.
     before: Vec<String>,
-    /// What the response says of itself at its beginning.
+    /// The response object from its beginning.
     begun: Option<String>,
 }
 
-/// Whether an item is a call of the tool.
+/// Returns true if an item is a call of the recall tool.
 pub(super) fn is_ours(item: &Json<'_>) -> bool {
     item.text_at("type") == Some("function_call")
         && item.text_at("name").is_some_and(|name| is_recall(name, item.text_at("namespace")))
 }
 
-/// Whether an item is something that the client answers.
+/// Returns true if an item is a call that the client answers.
 pub(super) fn is_call(item: &Json<'_>) -> bool {
     let kind = item.text_at("type");
     let is_call = CALLS.iter().any(|(call, _)| kind == Some(*call)) && item.text_at("call_id").is_some();
     is_call || kind == Some("mcp_approval_request")
 }
 
-/// What an answer's end means.
+/// Meaning of a response's status.
 pub(super) fn reason(response: Option<&Json<'_>>) -> Reason {
     match response.and_then(|response| response.text_at("status")) {
         Some("completed") | None => Reason::Done,
@@ -72,7 +72,7 @@ impl Responses {
         self.moved(event, Vec::new(), tally)
     }
 
-    /// Keeps what the client has of an answer that is to be continued.
+    /// Keeps the client's items of an answer that is to be continued.
     pub(super) fn remember(&mut self, answer: &str) {
         if let Ok(answer) = Json::parse(answer, "an answer") {
             let shown = answer.array_at("output").iter().filter(|item| !is_ours(item));
@@ -80,7 +80,7 @@ impl Responses {
         }
     }
 
-    /// The event by which a response fails, as it says of itself.
+    /// Writes the event by which a response fails, with the response object of its beginning.
     pub(super) fn fail(&mut self, message: &str) -> Vec<u8> {
         let begun = self.begun.as_deref().and_then(|begun| Json::parse(begun, "a response").ok());
         let number = self.number.map(|number| number.saturating_add(1));
@@ -100,7 +100,7 @@ impl Responses {
         frames::event(Some("response.failed"), &payload)
     }
 
-    /// The last event, which tells the whole response again.
+    /// Rewrites the last event, which repeats the whole response.
     fn ending(&mut self, kind: &str, event: &Json<'_>, tally: &mut Tally) -> Fate {
         let response = event.get("response");
         let output = response.and_then(|response| response.get("output"));
@@ -120,7 +120,7 @@ impl Responses {
         if tally.ended(reason) {
             return Fate::held(event.raw);
         }
-        // On some servers the output is not told again.
+        // Some servers do not repeat the output.
         let retold = output.filter(|_| !items.is_empty() && tally.places.are_moved());
         let retold = retold.map(|output| {
             let shown = items.iter().filter(|item| !(tally.watches() && is_ours(item)));
@@ -130,7 +130,7 @@ impl Responses {
         self.moved(event, retold.into_iter().collect(), tally)
     }
 
-    /// An event where the client has it, with its number.
+    /// Moves an event to the index and sequence number that the client has for it.
     fn moved(&mut self, event: &Json<'_>, edits: Vec<(&Json<'_>, String)>, tally: &mut Tally) -> Fate {
         let mut edits = edits;
         let count = |key: &str| event.get(key).and_then(|value| Some((value, value.as_count()?)));
@@ -148,7 +148,7 @@ impl Responses {
     }
 }
 
-/// Looks at an item that is told of.
+/// Notes the kind of an announced item.
 fn item(event: &Json<'_>, tally: &mut Tally) {
     let Some(item) = event.get("item") else { return };
     if tally.watches() && is_ours(item) {

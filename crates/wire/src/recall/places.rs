@@ -1,28 +1,28 @@
-//! Where the pieces of an answer stand for the client, once some are withheld or another answer stands before.
+//! Indices of an answer's pieces for the client, once some are withheld or another answer stands before.
 
 use std::collections::BTreeMap;
 
-/// So many are told apart; nobody who answers makes more.
+/// Largest number of indices kept apart; no real answer has more pieces.
 pub(super) const MOST: usize = 1 << 16;
 
-/// The client's places, by the provider's.
+/// The client's indices, by the provider's.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// The first place that is free for the client.
+    /// First index that is free for the client.
     next: u64,
     moved: Option<Moved>,
 }
 
-/// Places that are not the provider's own.
+/// Indices that differ from the provider's own.
 #[derive(Debug)]
 struct Moved {
-    /// Below it they still are.
+    /// Indices below this one do not differ.
     from: u64,
     given: BTreeMap<u64, u64>,
 }
 
 impl Places {
-    /// The client's place of what stands at `place`. As long as nothing was withheld, it is the same.
+    /// The client's index for the piece at `place`. As long as no piece was withheld, it is the same.
     pub(super) fn of(&mut self, place: u64) -> u64 {
         let next = self.next;
         let given = match &mut self.moved {
@@ -36,18 +36,18 @@ impl Places {
         given
     }
 
-    /// From now on, new places are given out one after another.
+    /// From now on, assigns new indices one after another.
     pub(super) fn part(&mut self) {
         let from = self.next;
         self.moved.get_or_insert_with(|| Moved { from, given: BTreeMap::new() });
     }
 
-    /// Another answer begins behind what stands already.
+    /// Prepares for another answer after the pieces so far.
     pub(super) fn go_on(&mut self) {
         self.moved = Some(Moved { from: 0, given: BTreeMap::new() });
     }
 
-    /// Whether places may differ from the provider's.
+    /// Returns true if indices may differ from the provider's.
     pub(super) fn are_moved(&self) -> bool {
         self.moved.is_some()
     }
@@ -62,7 +62,7 @@ mod tests {
         let mut places = Places::default();
         assert_eq!([0, 7, 1].map(|place| places.of(place)), [0, 7, 1]);
         places.part();
-        // What stood already stays, and what is new comes behind it.
+        // Known pieces keep their indices, and new ones come after them.
         assert_eq!([7, 9, 8, 9, 0].map(|place| places.of(place)), [7, 8, 9, 8, 0]);
         places.go_on();
         assert_eq!([0, 1, 0].map(|place| places.of(place)), [10, 11, 10]);

@@ -5,20 +5,20 @@ use epitome_core::event::ToolCall;
 use super::{is_recall_call, stream::Stream, whole::Whole};
 use crate::format::Format;
 
-/// How much of an answer may be withheld.
+/// Largest amount of an answer that may be withheld.
 pub(super) const WITHHELD: usize = 1 << 20;
 
-/// How much of an answer is kept to be given back whole, and how large one event of it may be: pictures come in one piece.
+/// Largest answer that is kept in order to be continued, and largest single event of one: pictures come in one piece.
 pub(super) const ANSWER: usize = 16 << 20;
 
-/// Takes a provider's answer and gives what the client is to see of it.
+/// Takes a provider's answer and gives the client's version of it.
 ///
-/// An answer without a call of the tool passes byte for byte; of a stream, every event at once. From the beginning of a
-/// call on, what belongs to it is withheld. If the answer ends and called nothing else, its end is withheld as well, and
-/// the next answer, to a request with the results, [continues](Self::continue_with) it: places and numbers go on, and the
-/// client sees one answer with one beginning and one end. Its name is the first one's (in Responses the last one's, which
-/// later requests may refer to); **usage is what the last answer reports**, not a sum. A text that continues a Chat text is
-/// set apart from it by an empty line, as nothing else does there.
+/// An answer without a call of the tool passes byte for byte; of a stream, every event at once. From the beginning of
+/// a call on, the pieces of the call are withheld. If the answer ends and called no other tool, its end is withheld
+/// as well, and the next answer, to a request with the results, [continues](Self::continue_with) it: indices and
+/// numbers go on, and the client sees one answer with one beginning and one end. Its id is the first answer's (in
+/// Responses the last one's, which later requests may refer to); **usage is the last answer's report**, not a sum. A
+/// text that continues a Chat text is set apart from it by an empty line, as nothing else does there.
 ///
 /// ```
 /// use epitome_wire::{Format, recall::{Splice, Verdict}};
@@ -54,23 +54,23 @@ enum Way {
     Whole(Whole),
 }
 
-/// What became of an answer.
+/// Outcome for an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All of it was passed: it did not call the tool.
+    /// The whole answer was passed: it did not call the tool.
     Passed,
-    /// It did not call the tool, and all of it was passed as the end of the answers before it.
+    /// The answer did not call the tool, and was passed as the end of the answers before it.
     Continued {
-        /// By itself, as if it had not been streamed; `None` if nothing came.
+        /// The last answer by itself, as if it had not been streamed; `None` if nothing came.
         answer: Option<String>,
     },
     /// It called the tool and nothing else. Its end was withheld: it is to be continued.
     Recall(Recalls),
-    /// It called the tool beside others: those calls were left out, and all else was passed. The client will answer its
-    /// own; whoever sends that on has to put these calls and their results in again.
+    /// It called the tool and others: calls of the tool were left out, and all else was passed. The client will
+    /// answer its own calls; the next request has to contain these calls and their results again.
     Mixed(Recalls),
-    /// It called the tool, but did not end to wait for its tools: it broke off, failed or reached a limit. Those calls, which
-    /// may be cut off, were left out for good, and all else was passed.
+    /// It called the tool, but did not end to wait for its tools: it broke off, failed or reached a limit. Those
+    /// calls, which may be cut off, were left out for good, and all else was passed.
     LeftOut(Recalls),
     /// It was too large to be watched to its end: everything was passed, calls of the tool too if there were any.
     Exposed,
@@ -86,7 +86,7 @@ pub struct Recalls {
 }
 
 impl Recalls {
-    /// Finds them in an answer that is told whole.
+    /// Finds the calls of the tool in a whole answer.
     pub(super) fn of(format: Format, answer: String) -> Self {
         let events = format.decode_response(&answer).unwrap_or_default();
         let calls = events.iter().flat_map(|event| event.fact.calls());
@@ -115,7 +115,7 @@ impl Splice {
         self
     }
 
-    /// Takes the next bytes, which may be cut anywhere, and adds what the client is to see now.
+    /// Takes the next bytes, which may be cut anywhere, and adds the bytes that the client may have now.
     pub fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
         match &mut self.0 {
             Way::Stream(stream) => stream.push(bytes, seen),
@@ -123,12 +123,13 @@ impl Splice {
         }
     }
 
-    /// Whether the answer has said its last word, though more bytes may follow. One in one piece never says so itself.
+    /// Returns true if the answer has sent its last event, though more bytes may follow. Always false for an answer
+    /// in one piece.
     pub fn is_over(&self) -> bool {
         matches!(&self.0, Way::Stream(stream) if stream.is_over())
     }
 
-    /// The answer has ended, however it ended. Adds what the client is still to see of it.
+    /// Ends the answer, however it ended, and adds the rest that the client is to have.
     pub fn end(&mut self, seen: &mut Vec<u8>) -> Verdict {
         match &mut self.0 {
             Way::Stream(stream) => stream.end(seen),
@@ -136,7 +137,7 @@ impl Splice {
         }
     }
 
-    /// After a [`Verdict::Recall`]: what comes now is the answer that continues.
+    /// After a [`Verdict::Recall`]: the bytes from now on are the answer that continues.
     pub fn continue_with(&mut self) {
         match &mut self.0 {
             Way::Stream(stream) => stream.go_on(),
@@ -144,8 +145,8 @@ impl Splice {
         }
     }
 
-    /// After a [`Verdict::Recall`], or in the middle of the answer that continues: no more will come. What the client is to
-    /// be told, as its provider tells of errors. An answer in one piece is this instead.
+    /// Gives up after a [`Verdict::Recall`], or in the middle of the answer that continues. Returns an error for the
+    /// client in its provider's form; an answer in one piece is replaced by it.
     pub fn fail(&mut self, message: &str) -> Vec<u8> {
         match &mut self.0 {
             Way::Stream(stream) => stream.fail(message),

@@ -30,13 +30,13 @@ pub(super) struct Stream {
     withheld_limit: usize,
     kept_limit: usize,
     is_over: bool,
-    /// Whether the client has the last event that came.
+    /// True if the client has the last event that came.
     is_passed: bool,
-    /// Whether the client has only part of it.
+    /// True if the client has only part of it.
     is_torn: bool,
 }
 
-/// What looks at the events of a format.
+/// Reader for the events of a format.
 #[derive(Debug)]
 enum Watch {
     Chat(Chat),
@@ -53,7 +53,7 @@ impl Watch {
         }
     }
 
-    /// The word that ends a Chat stream; others have it by mistake.
+    /// Handles the event that ends a Chat stream; servers of other formats send it by mistake.
     fn done(&self, payload: &str, tally: &mut Tally) -> Fate {
         let is_end = matches!(self, Self::Chat(_)) && tally.is_open();
         if tally.is_withheld() || (is_end && tally.ended(Reason::Done)) {
@@ -96,7 +96,7 @@ impl Stream {
     }
 
     pub(super) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
-        // Small steps, so that one huge chunk cannot pass the limit either.
+        // Small steps, so that one huge chunk cannot exceed the limit either.
         for step in bytes.chunks(64 << 10) {
             let Some(mut frames) = self.frames.take() else {
                 seen.extend_from_slice(step);
@@ -135,7 +135,7 @@ impl Stream {
         let recalls = Recalls::of(self.format, self.answer().unwrap_or_default());
         match self.tally.end {
             End::Withheld if recalls.calls.is_empty() => {
-                // Something that nobody can answer.
+                // The calls cannot be read, so nobody can answer them.
                 self.release(seen);
                 Verdict::Exposed
             }
@@ -174,15 +174,15 @@ impl Stream {
         [gap, &error].concat()
     }
 
-    /// The answer so far, told whole.
+    /// The answer so far, as if it had not been streamed.
     fn answer(&mut self) -> Option<String> {
         std::mem::replace(&mut self.assembly, Assembly::new(self.format)).assembled()
     }
 
-    /// An event that came.
+    /// Handles an event.
     fn event(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
         let Some(payload) = frames::payload(bytes) else {
-            // A comment keeps the line open: it passes whatever is withheld.
+            // A comment keeps the connection open: it passes even while events are withheld.
             return self.pass(bytes, seen);
         };
         let event = Json::parse(&payload, "a streamed event").ok();
@@ -198,7 +198,7 @@ impl Stream {
         }
     }
 
-    /// What becomes of an event.
+    /// Passes, changes or withholds an event.
     fn told(&mut self, bytes: &[u8], payload: &str, event: Option<&Json<'_>>, seen: &mut Vec<u8>) {
         let fate = match event {
             Some(event) => self.watch.see(event, &mut self.tally),
@@ -220,7 +220,7 @@ impl Stream {
         self.is_passed = true;
     }
 
-    /// What came last and was not ended: some servers leave out the last empty line.
+    /// Handles trailing bytes that no empty line ended: some servers leave out the last one.
     fn last(&mut self, rest: &[u8], seen: &mut Vec<u8>) {
         let is_whole = frames::payload(rest)
             .is_none_or(|payload| is_done(&payload) || Json::parse(&payload, "a streamed event").is_ok());
@@ -259,7 +259,7 @@ fn is_done(payload: &str) -> bool {
     payload.trim() == "[DONE]"
 }
 
-/// What a provider says instead of an answer.
+/// Writes a provider's error in place of an answer.
 pub(super) fn error(format: Format, message: &str) -> String {
     let message = json::quoted(message);
     match format {

@@ -1,56 +1,56 @@
-//! What is known of an answer while it passes, and what becomes of each of its events.
+//! State of an answer while it passes, and the fate of each of its events.
 
 use std::collections::BTreeSet;
 
 use super::places::Places;
 use crate::json::{self, Json};
 
-/// What is known of the answer that passes.
+/// State of the answer that passes.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) places: Places,
-    /// The provider's places of calls that are withheld.
+    /// The provider's indices of withheld calls.
     hidden: BTreeSet<u64>,
-    /// Whether the client has calls to answer.
+    /// True if the client has calls to answer.
     pub(super) has_others: bool,
     pub(super) end: End,
-    /// Whether other answers stand before it.
+    /// True if other answers stand before it.
     pub(super) is_continued: bool,
-    /// Whether calls are no longer withheld.
+    /// True if calls are no longer withheld.
     is_exposed: bool,
 }
 
-/// How an answer ended.
+/// End of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
     #[default]
     NotYet,
-    /// To wait for the results of calls that are withheld: the client has not been told.
+    /// It waits for the results of withheld calls: the client has not been told.
     Withheld,
-    /// To wait for tools, or with all said.
+    /// It waits for tools, or is finished.
     Well,
-    /// In any other way.
+    /// It ended in any other way.
     Otherwise,
 }
 
-/// Why an answer says that it ended.
+/// Reason an answer gives for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It has said what it had to, calls included.
+    /// The model finished, calls included.
     Done,
-    /// Something else.
+    /// Any other reason.
     Other,
 }
 
-/// What becomes of an event.
+/// Fate of an event.
 #[derive(Debug)]
 pub(super) struct Fate {
     pub(super) shown: Shown,
-    /// What is withheld of it.
+    /// Part of it that is withheld.
     pub(super) held: Option<String>,
 }
 
-/// What the client sees of an event.
+/// Part of an event that the client sees.
 #[derive(Debug)]
 pub(super) enum Shown {
     AsItIs,
@@ -82,7 +82,7 @@ impl Fate {
 }
 
 impl Tally {
-    /// Whether calls of the tool are to be withheld.
+    /// Returns true if calls of the tool are to be withheld.
     pub(super) fn watches(&self) -> bool {
         !self.is_exposed
     }
@@ -96,12 +96,12 @@ impl Tally {
         self.hidden.contains(&place)
     }
 
-    /// Whether any call is withheld.
+    /// Returns true if any call is withheld.
     pub(super) fn hides_any(&self) -> bool {
         !self.hidden.is_empty()
     }
 
-    /// The answer says that it ends. Whether that is withheld.
+    /// Notes that the answer ends. Returns true if the end is withheld.
     pub(super) fn ended(&mut self, reason: Reason) -> bool {
         self.end = match reason {
             Reason::Done if self.hides_any() && !self.has_others => End::Withheld,
@@ -111,24 +111,24 @@ impl Tally {
         self.is_withheld()
     }
 
-    /// Whether the answer has ended, and the client is not told.
+    /// Returns true if the answer has ended and the client has not been told.
     pub(super) fn is_withheld(&self) -> bool {
         self.end == End::Withheld
     }
 
-    /// Whether the answer has not said how it ends.
+    /// Returns true if the answer has not given its end yet.
     pub(super) fn is_open(&self) -> bool {
         self.end == End::NotYet
     }
 
-    /// Withholds nothing more.
+    /// Stops withholding.
     pub(super) fn expose(&mut self) {
         self.hidden.clear();
         self.end = End::NotYet;
         self.is_exposed = true;
     }
 
-    /// Another answer begins behind this one.
+    /// Prepares for another answer after this one.
     pub(super) fn go_on(&mut self) {
         let mut places = std::mem::take(&mut self.places);
         places.go_on();

@@ -1,4 +1,5 @@
-//! An answer in one piece of JSON: kept to its end, then shown without calls of the tool, behind the answers before it.
+//! An answer in one piece of JSON: kept to its end, then shown without calls of the tool, after the answers before
+//! it.
 
 use super::{
     anthropic,
@@ -18,14 +19,14 @@ use crate::{
 pub(super) struct Whole {
     format: Format,
     body: Vec<u8>,
-    /// What the client is to see of the answers before, as one.
+    /// The client's version of the answers before, as one.
     before: Option<String>,
     limit: usize,
-    /// Whether it has become too large, and passes.
+    /// True if it has become too large, so that it is passed as it comes.
     is_exposed: bool,
 }
 
-/// What an answer calls, and why it ended.
+/// Calls of an answer, and the reason it ended.
 struct Called {
     ours: bool,
     others: bool,
@@ -76,7 +77,7 @@ impl Whole {
         }
         let recalls = Recalls::of(self.format, answer.raw.to_owned());
         match (called.reason, called.others) {
-            // Something that nobody can answer.
+            // The calls cannot be read, so nobody can answer them.
             (Reason::Done, false) if recalls.calls.is_empty() => {
                 seen.append(&mut body);
                 Verdict::Exposed
@@ -177,7 +178,7 @@ fn shown(format: Format, answer: &Json<'_>) -> String {
     list.map_or_else(|| answer.raw.to_owned(), |(old, new)| json::replaced(answer, &[(old, &new)]))
 }
 
-/// Two answers as one: the second with what the first said before it, under the name that the client knows.
+/// Joins two answers: the second, with the first one's content before its own, under the id that the client knows.
 fn joined(format: Format, before: &str, answer: &str) -> String {
     let read = |text| Json::parse(text, "an answer").ok();
     let (Some(first), Some(last)) = (read(before), read(answer)) else { return answer.to_owned() };
@@ -206,14 +207,14 @@ fn joined(format: Format, before: &str, answer: &str) -> String {
     json::replaced(&last, &edits)
 }
 
-/// The elements of two lists.
+/// Writes a list of the elements of two lists.
 fn both(first: &Json<'_>, last: &Json<'_>) -> String {
     let elements = [first, last].into_iter().flat_map(|list| list.as_array().unwrap_or_default());
     json::list(elements.map(|element| element.raw.to_owned()))
 }
 
-/// Two Chat messages as one, as a client would add up what is streamed: texts and lists follow each other, of the rest
-/// the last word counts.
+/// Joins two Chat messages as a client would add up a stream: texts and lists are concatenated, and of other members
+/// the last value counts.
 fn merged(first: &Json<'_>, last: &Json<'_>) -> String {
     let said = |value: &&Json<'_>| !value.is_null();
     let older = first.members().iter().map(|(key, value)| {

@@ -1,10 +1,10 @@
-//! Where a request asks its provider's cache to keep what it has read.
+//! Positions in a request at which its provider's cache is asked to keep the prefix.
 //!
-//! A cache entry is written at a mark and found again from one, so marks go where the next request will look. At the
-//! newest block and at what was the newest block one call ago: then the next request finds all of this one, however many
-//! blocks a turn adds. At the end of the stable prefix and behind the summary: then a reset costs only what was reset.
-//! Whoever wants marks placed gets these and no others, so that there are never more than the provider takes and no two
-//! lifetimes get into each other's way.
+//! A cache entry is written at a mark and found again from one, so marks are set where the next request will look.
+//! One stands at the newest block and one at the block that was newest one call ago: then the next request finds all
+//! of this one, however many blocks a turn adds. One stands at the end of the stable prefix and one after the
+//! summary: then a reset costs only the part that was reset. If marks are to be placed, these replace all others, so
+//! that there are never more than the provider takes and no two lifetimes conflict.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -22,7 +22,7 @@ use crate::{
     prompt::pieces::{By, Form, Piece, pieces},
 };
 
-/// Where a request asks the cache to keep what it has read.
+/// Positions of cache marks in a request.
 ///
 /// ```
 /// use epitome_core::profile::Profiles;
@@ -37,25 +37,25 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Breakpoints {
-    /// Where the client asked for it; of more marks than the provider takes, the newest.
+    /// At the client's own marks; if there are more than the provider takes, at the newest.
     #[default]
     AsSent,
-    /// Where it pays, instead of where the client asked for it.
+    /// At the positions that pay, instead of the client's marks.
     Placed {
-        /// The most marks to set.
+        /// Largest number of marks to set.
         most: u32,
-        /// How long entries should live, in seconds. Where a provider has one lifetime only, it is that.
+        /// Lifetime asked for, in seconds. If a provider has only one lifetime, it is that.
         lifetime: u64,
     },
 }
 
 impl Breakpoints {
-    /// Breakpoints as a model's cache takes them: as sent, if it takes none. Of the lifetimes it knows the shortest is
-    /// asked for that is at least `lifetime`, or the longest; the usual one if none is given.
+    /// Returns the breakpoints that a model's cache accepts: as sent, if it accepts none. Of the lifetimes it knows,
+    /// the shortest that is at least `lifetime` is chosen, or else the longest; the default if none is given.
     pub fn of(cache: &CacheRules, lifetime: Option<u64>) -> Self {
         let most = match cache.written {
             Some(Written::Breakpoints) => cache.breakpoints.unwrap_or(MOST),
-            // One is the provider's own.
+            // The provider sets one mark itself.
             Some(Written::ImplicitAndExplicit) => cache.breakpoints.unwrap_or(MOST).saturating_sub(1),
             Some(Written::Automatic) | None => 0,
         };
@@ -72,10 +72,10 @@ impl Breakpoints {
     }
 }
 
-/// The most marks that any provider takes.
+/// Largest number of marks that any provider takes.
 pub(crate) const MOST: u32 = 4;
 
-/// The same request with its marks where they should be. `summary` is what the summary says that it stands on.
+/// Sets the marks of a request. `summary` is the text of the summary that it stands on.
 pub(super) fn apply(
     format: Format,
     rendered: Rendered,
@@ -93,16 +93,16 @@ pub(super) fn apply(
     if edits.is_empty() { rendered } else { edited(&rendered, edits) }
 }
 
-/// How many marks a request has.
+/// Counts the marks of a request.
 pub(crate) fn count(format: Format, request: &Json<'_>) -> usize {
     all(format, request).iter().filter(|(mark, _)| mark.asks()).count()
 }
 
-/// All marks that a format's provider reads, each with whether it is the history's.
+/// All marks that a format's provider reads, each with true if it is in the history.
 fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(marks::Mark<'j>, bool)> {
     let keys = crate::request::Keys::of(format);
     let mut found = Vec::new();
-    // Those of the tools, and that of the request itself.
+    // Marks of the tools, and of the request itself.
     marks::each(request, &mut |mark| found.push((mark, false)));
     for block in keys.system.map(|key| request.array_at(key)).unwrap_or_default() {
         marks::each(block, &mut |mark| found.push((mark, false)));
@@ -121,11 +121,11 @@ fn key(format: Format) -> &'static str {
     }
 }
 
-/// What to put in place of some bytes.
+/// A byte range and its replacement.
 type Edit = (Range<usize>, String);
 
-/// What to cut where a client marked more than its provider takes. A log keeps each message as it first came, marked as
-/// the newest one; so all of them are.
+/// Finds the marks to cut if a client set more than its provider takes. A log keeps each message as it first came,
+/// with its mark as the newest message; so over time all messages have one.
 fn surplus(format: Format, body: &str) -> Vec<Edit> {
     if body.matches(key(format)).count() <= MOST as usize {
         return Vec::new();
@@ -145,7 +145,7 @@ fn surplus(format: Format, body: &str) -> Vec<Edit> {
     [gone(&standing, standing_kept), gone(&history, history_kept)].concat()
 }
 
-/// Where marks go.
+/// Positions for marks.
 struct Places<'s> {
     format: Format,
     summary: Option<&'s str>,
@@ -161,7 +161,7 @@ impl Places<'_> {
         cuts.filter(|(cut, _)| !cut.is_empty()).chain(marks).collect()
     }
 
-    /// The pieces to mark, the most useful first as long as there may be more.
+    /// Chooses the pieces to mark, the most useful first, up to the largest number.
     fn chosen(&self, pieces: &[Piece<'_>]) -> BTreeSet<usize> {
         let last_of = |layer: Layer| pieces.iter().rposition(|piece| piece.layer == layer);
         let newest = last_of(Layer::Messages);
@@ -174,7 +174,7 @@ impl Places<'_> {
             pieces.iter().position(|piece| piece.layer == Layer::Messages && text(piece) == Some(summary))
         });
         let (system, tools) = (last_of(Layer::System), last_of(Layer::Tools));
-        // Where the provider marks the newest block itself, nobody else needs to.
+        // Other providers mark the newest block themselves.
         let newest = newest.filter(|_| self.format == Format::Anthropic);
         let wanted = [newest, previous, system.or(tools), summary, tools];
         let mut chosen = BTreeSet::new();
@@ -186,7 +186,7 @@ impl Places<'_> {
         chosen
     }
 
-    /// The piece at a place, or the last before it of its layer that can be marked.
+    /// The piece at an index, or the last one before it in its layer that can be marked.
     fn nearest(&self, pieces: &[Piece<'_>], place: usize) -> Option<usize> {
         let same = pieces.get(..=place)?.iter().enumerate().rev();
         same.take_while(|(_, piece)| piece.layer == pieces[place].layer)
@@ -246,7 +246,7 @@ impl Places<'_> {
         }
     }
 
-    /// Marks a part of what is not the model's.
+    /// Marks a part of a message that the model did not write.
     fn added_part(&self, part: &Json<'_>) -> Option<Edit> {
         let takes = match part.text_at("type")? {
             "text" | "input_text" => is_said(part.text_at("text")?),
@@ -263,7 +263,7 @@ impl Places<'_> {
         Some((at..at, format!(",{}", self.member())))
     }
 
-    /// Marks a string: as the list of the one block that it stands for.
+    /// Marks a string by turning it into the list of the one block that it stands for.
     fn listed(&self, kind: &str, string: &Json<'_>) -> Option<Edit> {
         is_said(string.as_text()?).then(|| {
             let list = format!(r#"[{{"type":"{kind}","text":{},{}}}]"#, string.raw, self.member());
@@ -282,7 +282,7 @@ impl Places<'_> {
     }
 }
 
-/// What a piece says, if that is text.
+/// Text of a piece, if it has one.
 fn text<'p>(piece: &'p Piece<'_>) -> Option<&'p str> {
     piece.json.as_text().or_else(|| piece.json.text_at("text"))
 }
@@ -291,14 +291,14 @@ fn is_said(text: &str) -> bool {
     !text.trim().is_empty()
 }
 
-/// The request with its edits made, which do not overlap.
+/// Returns the request with its edits made, which do not overlap.
 fn edited(rendered: &Rendered, mut edits: Vec<Edit>) -> Rendered {
-    // Places are counted without what stands before the request.
+    // Positions are counted without the whitespace before the request.
     let lead = rendered.body.len() - rendered.body.trim_start_matches([' ', '\t', '\n', '\r']).len();
     edits.sort_by_key(|(range, _)| (range.start, range.end));
     let mut body = String::with_capacity(rendered.body.len() + 256);
     let mut from = 0;
-    // Where each edit ended in the old body and ends in the new one.
+    // End of each edit in the old body and in the new one.
     let mut ends: Vec<(usize, usize)> = Vec::with_capacity(edits.len());
     for (range, with) in edits {
         body.push_str(rendered.body.get(from..range.start + lead).unwrap_or_default());

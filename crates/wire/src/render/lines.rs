@@ -1,4 +1,4 @@
-//! From the messages of a context to lines.
+//! Turns the messages of a context into lines.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Where an event stands. A compaction that is not in the log, because it was made in a rehearsal, has the number of
+/// Position of an event. A compaction that is not in the log, because it was made in a rehearsal, has the number of
 /// the event before it.
 type Place = (Seq, bool);
 
@@ -31,11 +31,11 @@ fn place(event: &Logged) -> Place {
 pub(super) struct Table<'a> {
     format: Format,
     entries: Vec<Entry<'a>>,
-    /// Where each event's entry is.
+    /// Index of each event's entry.
     places: BTreeMap<Place, usize>,
     /// The events of each entry and, after them, of each note and summary in their order.
     origins: Vec<SeqSet>,
-    /// What is not shown.
+    /// Events that are not shown.
     left_out: SeqSet,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
-    /// A summary whose raw form says more than was counted for it is written from what was counted.
+    /// Drops the raw form of a summary that costs more than was counted for it, so that the counted text is written.
     fn doubt_summaries(&mut self, messages: &[Message<'a>], context: &Context) {
         for message in messages {
             if let Message::Summary { segment, event, .. } = message
@@ -114,7 +114,8 @@ impl<'a> Table<'a> {
         stands_apart(&event.event.fact).then(|| self.entry(event))
     }
 
-    /// Other formats' system messages at the head of the history; where the system prompt stands apart, they go there.
+    /// System messages at the head of the history that came in another format: they go into the separate system
+    /// prompt, if there is one.
     pub(super) fn leading(&self, messages: &[Message<'a>], head: &Head<'_, '_>) -> Vec<&Entry<'a>> {
         if self.format != Format::Anthropic || head.system.iter().any(|system| system.own.is_some()) {
             return Vec::new();
@@ -129,7 +130,7 @@ impl<'a> Table<'a> {
         said.map_while(instruction).collect()
     }
 
-    /// The lines of the history, but for the first `leading`.
+    /// The lines of the history, without the first `leading` messages.
     pub(super) fn lines<'e>(
         &'e self,
         messages: &[Message<'a>],
@@ -137,10 +138,10 @@ impl<'a> Table<'a> {
         form: Shape,
     ) -> Vec<Line<'e, 'a>> {
         let mut lines = Vec::new();
-        // Where the conversation goes on behind a summary that is told as an answer.
+        // Line in which the conversation goes on after a summary that is told as an answer.
         let mut told: Option<usize> = None;
         let mut notes = self.entries.len()..;
-        // Where the results of the newest answer are: all of them come before what was said beside any.
+        // Line with the results of the newest answer: they all come before any words beside them.
         let mut results: Option<usize> = None;
         let said = messages.iter().filter(|message| self.standing(message).is_none());
         for message in said.skip(leading) {
@@ -168,7 +169,7 @@ impl<'a> Table<'a> {
                     }
                 }
                 Message::Carried { event, .. } => {
-                    // Only whoever wrote it knows what it is.
+                    // Only its own provider knows what it is.
                     let entry = self.entry(event);
                     lines.extend(entry.own.is_some().then_some(Line::Said(entry, Shown::AsSent)));
                 }
@@ -201,7 +202,7 @@ impl<'a> Table<'a> {
         let seqs: Vec<Seq> = answer.fragments.iter().map(|fragment| fragment.event.id.seq).collect();
         let fragment = |(index, fragment): (usize, &Shows<'a>)| {
             let seq = fragment.event.id.seq;
-            // What stands directly before the first fragment is all that can be of the same answer.
+            // Only the event directly before the first fragment can belong to the same answer.
             let before = index.checked_sub(1).map_or(Seq(seq.0.saturating_sub(2)), |before| seqs[before]);
             let next = seqs.get(index + 1);
             let places = || fragment.parts.iter().map(|(place, _)| *place).collect();
@@ -215,14 +216,14 @@ impl<'a> Table<'a> {
         answer.fragments.iter().enumerate().map(fragment).collect()
     }
 
-    /// Whether a summary is a signed block of the provider's.
+    /// Returns true if a summary is a signed block of the provider's.
     fn must_come_first(&self, entry: &Entry<'_>) -> bool {
         let blocks = entry.own.as_ref().map(|own| own.array_at("content")).unwrap_or_default();
         self.format == Format::Anthropic
             && blocks.first().is_some_and(|block| block.text_at("type") == Some("compaction"))
     }
 
-    /// Whether something between two events is left out.
+    /// Returns true if an event between two events is left out.
     fn is_parted(&self, one: Seq, other: Seq) -> bool {
         (one.0 + 1..other.0).any(|seq| self.left_out.contains(Seq(seq)))
     }
@@ -248,7 +249,7 @@ fn stands_apart(fact: &Fact) -> bool {
     }
 }
 
-/// Whether a summary is words of its own, and not a form that only its provider knows.
+/// Returns true if a summary consists of words, and is not in a form that only its provider can read.
 fn can_be_told(entry: &Entry<'_>, compaction: &Compaction) -> bool {
     let is_message = entry.own.as_ref().is_none_or(|own| own.text_at("role") == Some("user"));
     is_message && !compaction.summary.text().trim().is_empty()
@@ -262,7 +263,7 @@ fn question_and_answer<'e, 'a>(entry: &Entry<'a>, compaction: &'a Compaction) ->
     ]
 }
 
-/// Who speaks in a line; `None` if nobody does whose turn it could be.
+/// Role of a line in the order of roles; `None` if it has none.
 fn speaker(line: &Line<'_, '_>) -> Option<Speaker> {
     match line {
         Line::Words { by, .. } => Some(*by),
@@ -281,7 +282,7 @@ fn speaker(line: &Line<'_, '_>) -> Option<Speaker> {
     }
 }
 
-/// Whether anything is left of what was said: where texts must not be empty, one that is goes.
+/// Returns true if a message still has content: where a format forbids empty texts, an empty text is left out.
 fn says_something(entry: &Entry<'_>, shown: Shown<'_>) -> bool {
     let parts = match shown {
         Shown::AsSent => entry.event.fact.parts(),

@@ -1,13 +1,14 @@
-//! A context, to a request.
+//! Writes a context as a request.
 //!
-//! What nobody touched leaves with the bytes it came with; of what was edited only the edited blocks are written afresh.
-//! Notes and summaries go out in the user's name, never as system messages: they hold words the user did not write, and
-//! must not be trusted more than what they stand for. A summary may also be told as the model's own answer.
+//! Untouched messages leave with the bytes they came with; of an edited message only the edited blocks are written
+//! anew. Notes and summaries are sent in the user's name, never as system messages: they hold words the user did not
+//! write, and must not be trusted more than the messages they stand for. A summary may also be told as the model's
+//! own answer.
 //!
-//! Whatever a request needs beyond what its context shows is paid for by the context: a stand-in is part of its call's
-//! cost, the words around a summary are part of the summary's, and what stands before or after the history is part of
-//! [`Overhead::request`](epitome_core::meter::Overhead).
-//! So [`recount`] never finds more than [`Context::tokens`], whatever was edited and whatever format it goes to.
+//! The context pays for everything that a request needs beyond its content: a stand-in is part of its call's cost,
+//! the words around a summary are part of the summary's, and messages added before or after the history are part of
+//! [`Overhead::request`](epitome_core::meter::Overhead). So [`recount`] never finds more than [`Context::tokens`], in
+//! any format and after any edits.
 
 mod breakpoints;
 mod lines;
@@ -39,26 +40,26 @@ use epitome_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a request should be beyond what its context says. It can be stored, and a context rendered again with what was
-/// stored has the same bytes.
+/// Settings of a rendered request that its context does not contain. They can be stored, and a context rendered again
+/// with the stored options has the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenderOptions {
-    /// The model to ask, instead of the one the context's settings name.
+    /// Model to ask, instead of the one in the context's settings.
     pub model: Option<ModelName>,
-    /// How much the model may answer, where the format wants to be told and the context's settings do not say. Without
-    /// it, an Anthropic request may lack its `max_tokens`.
+    /// Output limit, used if the format requires one and the context's settings have none. Without it, an Anthropic
+    /// request may lack its `max_tokens`.
     pub answer: Option<Tokens>,
-    /// What the model's provider demands.
+    /// Rules of the model's provider.
     pub rules: Rules,
-    /// Where the provider's cache is asked to keep what it has read.
+    /// Positions of cache marks.
     pub breakpoints: Breakpoints,
-    /// How the summary goes out that the context stands on.
+    /// Form in which the summary is sent.
     pub summary: Shape,
 }
 
 impl RenderOptions {
-    /// What a format's own provider demands of any model.
+    /// Options that a format's own provider requires for every model.
     pub fn of(format: Format) -> Self {
         Self {
             model: None,
@@ -70,7 +71,7 @@ impl RenderOptions {
     }
 }
 
-/// A request, rendered.
+/// A rendered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
     /// The JSON of the whole request.
@@ -82,37 +83,37 @@ pub struct Rendered {
 /// A message of a rendered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderedMessage {
-    /// Where in the body its JSON is.
+    /// Byte range of its JSON in the body.
     pub bytes: Range<usize>,
-    /// The events it stands for; none for a message that only completes the request.
+    /// Events it stands for; empty for a message that only completes the request.
     pub events: SeqSet,
 }
 
-/// Why a context could not be rendered.
+/// Reason a context could not be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// An event's raw form is not the JSON it is said to be.
+    /// An event's raw form is not valid JSON.
     #[error(
         "rendering a request: the raw form of event {event} cannot be read; the log it comes from is damaged"
     )]
     Raw {
         /// The event.
         event: Seq,
-        /// What is wrong with it.
+        /// Error in reading it.
         source: WireError,
     },
-    /// The provider keeps the history, or a part of it.
+    /// The provider keeps the history or a part of it.
     #[error(
         "rendering a request: its `{setting}` continues a history that only the provider has; send the request as it \
          came, or have the client send its whole history"
     )]
     RemoteHistory {
-        /// What says so.
+        /// Setting by which it does.
         setting: &'static str,
     },
 }
 
-/// The settings by which a request continues a history on the provider's side.
+/// Settings by which a request continues a history on the provider's side.
 const REMOTE: [&str; 2] = ["previous_response_id", "conversation"];
 
 pub(crate) fn render(
@@ -128,12 +129,12 @@ pub(crate) fn render(
     Ok(breakpoints::apply(format, rendered, options.breakpoints, summary))
 }
 
-/// A request with its marks where they should be.
+/// Sets the cache marks of a request.
 pub(crate) fn mark(format: Format, body: String, breakpoints: Breakpoints, summary: Option<&str>) -> String {
     breakpoints::apply(format, Rendered { body, messages: Vec::new() }, breakpoints, summary).body
 }
 
-/// The same, with the marks that its messages came with.
+/// Renders a request with the cache marks that its messages came with.
 pub(crate) fn unmarked(
     format: Format,
     context: &Context,

@@ -1,13 +1,13 @@
-//! What a request costs, counted from its bytes: the check on every sum of a context.
+//! The cost of a request, counted from its bytes: the check on every sum of a context.
 //!
-//! It knows nothing of contexts. It reads the request as a provider would and counts what it says: every text with the
-//! meter's counter, media by their size, and the wrapping around messages, calls, results and tool definitions. What a
-//! format adds to say the same thing in its own way is wrapping, and not counted twice: the object around arguments that
-//! are plain text, `{}` for none, the schema of a tool that takes text, the exit code beside a command's output. Nor are
-//! marks for the provider's cache, which the model never sees.
+//! It does not know contexts. It reads the request as a provider would and counts its content: every text with the
+//! meter's counter, media by their size, and the wrapping around messages, calls, results and tool definitions.
+//! Members that a format adds to express the same content are wrapping, and not counted twice: the object around
+//! arguments that are plain text, `{}` for none, the schema of a tool that takes text, the exit code beside a
+//! command's output. Nor are marks for the provider's cache, which the model never sees.
 //!
-//! Of [`Overhead::request`](epitome_core::meter::Overhead) only what a provider itself puts around a request is counted;
-//! the rest of it pays for messages that a renderer had to put in, and these are counted as the messages they are.
+//! Of [`Overhead::request`](epitome_core::meter::Overhead) only the provider's own wrapping of a request is counted;
+//! the rest of it pays for messages that a renderer had to add, and these are counted as the messages they are.
 
 use epitome_core::{Event, Fact, Part, Tokens, event::Instruction, meter::Meter};
 
@@ -49,7 +49,7 @@ pub fn recount(format: Format, body: &str, meter: &Meter) -> Result<Tokens, Wire
     Ok(frame(meter) + events.iter().map(|event| cost(event, meter)).sum())
 }
 
-/// What a provider puts around a request.
+/// Tokens that a provider adds around a request.
 pub(crate) fn frame(meter: &Meter) -> Tokens {
     Tokens(3).min(meter.overhead().request)
 }
@@ -73,7 +73,7 @@ fn cost(event: &Event, meter: &Meter) -> Tokens {
             let around = if parts.is_empty() { Tokens(0) } else { overhead.tools };
             around + parts.iter().map(|part| tool_cost(part, meter)).sum()
         }
-        // It stands apart, and is no message.
+        // The system prompt is not a message.
         Fact::Instructed { what: Instruction::System, parts } => said(parts),
         Fact::ToolReturned { results, parts } => {
             let shell = shell_output(event, meter);
@@ -100,7 +100,7 @@ pub(crate) fn part_cost(part: &Part, meter: &Meter) -> Tokens {
     }
 }
 
-/// Arguments that are only an object because the format demands one are counted as what they hold.
+/// Counts arguments by their content if they are an object only because the format requires one.
 fn arguments_cost(arguments: &str, meter: &Meter) -> Tokens {
     let Ok(object) = Json::parse(arguments, "a call's arguments") else { return meter.text(arguments) };
     match object.members() {
@@ -112,7 +112,7 @@ fn arguments_cost(arguments: &str, meter: &Meter) -> Tokens {
     }
 }
 
-/// A compaction by what it says: words, and what only the provider can read.
+/// Counts a compaction by its content: words, and the part that only the provider can read.
 fn compaction_cost(json: &str, meter: &Meter) -> Tokens {
     let Ok(block) = Json::parse(json, "a compaction") else { return meter.text(json) };
     let text = |key: &str| block.text_at(key).map_or(Tokens(0), |text| meter.text(text));
@@ -120,7 +120,7 @@ fn compaction_cost(json: &str, meter: &Meter) -> Tokens {
     text("content") + text("summary") + sealed
 }
 
-/// A definition by its name, what it says and what it takes.
+/// Counts a tool definition by its name, its description and its parameters.
 pub(crate) fn tool_cost(part: &Part, meter: &Meter) -> Tokens {
     let Part::Opaque { json, .. } = part else { return meter.overhead().tool + meter.part(part) };
     let Ok(definition) = Json::parse(json, "a tool definition") else { return meter.part(part) };
@@ -141,12 +141,12 @@ pub(crate) fn tool_cost(part: &Part, meter: &Meter) -> Tokens {
     meter.overhead().tool + said
 }
 
-/// What a tool that takes text says about that text.
+/// Grammar of the text that a tool takes.
 fn grammar<'j>(definition: &'j Json<'_>) -> Option<&'j str> {
     definition.get("custom").unwrap_or(definition).get("format").map(|grammar| grammar.raw)
 }
 
-/// What a command wrote; `None` if the event is no command's output.
+/// Counts a command's output; `None` if the event is not one.
 fn shell_output(event: &Event, meter: &Meter) -> Option<Tokens> {
     if !event.raw.json.contains("shell_call_output") {
         return None;

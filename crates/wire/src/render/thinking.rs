@@ -1,9 +1,9 @@
-//! Thinking that is bound to what came before it.
+//! Thinking that is bound to the content before it.
 //!
-//! Some models sign their thinking over the whole request it answers: system prompt, tools, every earlier message. Once
-//! any of that changes, the block and all after it are refused, and must go; those made after the change are good again.
-//! A loop of tool calls that is still going must keep its thinking, so there nothing can merely go: what was done in it
-//! is told again in words, and the model is asked to go on.
+//! Some models sign their thinking over the whole request it answers: system prompt, tools, every earlier message.
+//! Once any of that changes, the block and all after it are refused, and must be dropped; thinking made after the
+//! change is valid again. A loop of tool calls that is still open must keep its thinking, so there it cannot just be
+//! dropped: the loop is told again in words, and the model is asked to go on.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,13 +31,13 @@ use crate::{
 pub struct Settled {
     /// The context.
     pub context: Context,
-    /// How many pieces of thinking were left out.
+    /// Number of thinking blocks left out.
     pub stripped: u64,
-    /// Whether the loop that is going on was told again in words.
+    /// True if the open loop was told again in words.
     pub retold: bool,
 }
 
-/// There is no room to tell the loop that is going on again.
+/// The open loop does not fit when it is told again in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "keeping the thinking of the open tool loop: what came before {thinking} pieces of it had to change, and with the \
@@ -45,25 +45,26 @@ pub struct Settled {
      loop has ended"
 )]
 pub struct BoundThinking {
-    /// How many pieces of thinking are no longer valid.
+    /// Number of thinking blocks that are no longer valid.
     pub thinking: u64,
-    /// What the context would cost.
+    /// Tokens that the context would cost.
     pub needed: Tokens,
-    /// What it may cost.
+    /// Tokens that it may cost.
     pub ceiling: Tokens,
 }
 
-/// Under which name a context's lineage has what [`settle_thinking`] leaves out or tells again.
+/// Name in a context's lineage for the parts that [`settle_thinking`] leaves out or tells again.
 pub const SETTLE_THINKING: &str = "settle_thinking";
 
 /// Leaves out the thinking that `context` would make invalid. `sent` shows the same events as they were last sent, so
-/// that its thinking is valid; whatever differs from it is the change. Without [`Rule::PreservedThinking`] nothing is
-/// done.
+/// that its thinking is valid; all differences from it count as the change. Without [`Rule::PreservedThinking`] the
+/// context is returned as it is.
 ///
-/// A loop that has to be told again may cost more than it did, but the context must not then cost more than `ceiling`.
+/// A loop that has to be told again may cost more than before, but the context must not then cost more than
+/// `ceiling`.
 ///
-/// What it leaves out stands in [`Context::elided`] under [`SETTLE_THINKING`]. Like any edit it must be made again for
-/// every later request, since thinking that was once invalid stays so.
+/// Parts that are left out are listed in [`Context::elided`] under [`SETTLE_THINKING`]. Like any edit, this must be
+/// made again for every later request, since thinking that was once invalid stays so.
 ///
 /// ```
 /// use epitome_core::{Tokens, context::Context};
@@ -101,7 +102,7 @@ pub fn settle_thinking(
     Ok(Settled { context, stripped, retold })
 }
 
-/// Where a piece of thinking is: its event, and its place there.
+/// Position of a thinking block: its event and its index in the event's parts.
 type Place = (Seq, usize);
 
 fn reasoning(segment: &Segment) -> Option<Place> {
@@ -110,8 +111,8 @@ fn reasoning(segment: &Segment) -> Option<Place> {
     is_reasoning.then_some((event.id.seq, *part))
 }
 
-/// The thinking of a context before which something is not as it was sent. Thinking itself may go, but only from the
-/// beginning and from the end: of what could stay, the newest that stood together does.
+/// Finds the thinking of a context that follows a change since it was sent. Thinking itself may be dropped, but only
+/// from the beginning and from the end: of the thinking that could stay, the newest unbroken run is kept.
 fn invalid(context: &Context, sent: &Context) -> HashSet<Place> {
     let (now, before) = (Order::of(context), Order::of(sent));
     let same = now.marks.iter().zip(&before.marks).take_while(|(one, other)| one == other).count();
@@ -133,7 +134,7 @@ fn invalid(context: &Context, sent: &Context) -> HashSet<Place> {
     invalid
 }
 
-/// The compaction that a context stands on: whatever is kept from before it was not made with its summary in view. A
+/// The compaction that a context stands on: events kept from before it were not made with its summary in view. A
 /// summary that the provider signed leaves thinking valid.
 fn pivot(context: &Context) -> Option<Seq> {
     context.segments().iter().find_map(|segment| match segment.body() {
@@ -152,23 +153,23 @@ fn pivot(context: &Context) -> Option<Seq> {
     })
 }
 
-/// What a request will say, in its order, and how much of it stands before each piece of thinking.
+/// The content of a request in its order, and the amount of it before each thinking block.
 #[derive(Default)]
 struct Order<'a> {
     marks: Vec<Mark<'a>>,
     thinking: Vec<(Place, usize)>,
 }
 
-/// Something a request says that is no thinking.
+/// A part of a request that is not thinking.
 #[derive(PartialEq)]
 enum Mark<'a> {
-    /// An event, or what is shown of it.
+    /// An event, with its parts as shown.
     Event(Seq, Option<&'a [Part]>),
     /// A part of an answer.
     Part(Seq, usize),
-    /// What a call gave back.
+    /// A call's result.
     Outcome(Place, &'a Shown),
-    /// Words of our own.
+    /// Words of ours.
     Words(&'a str),
 }
 
@@ -184,7 +185,7 @@ impl<'a> Order<'a> {
     fn take(&mut self, message: Message<'a>) {
         match message {
             Message::Instruction { event, .. } => {
-                // Settings may change: they are no part of what thinking is bound to.
+                // Settings may change: thinking is not bound to them.
                 let settings = Instruction::Settings;
                 if !matches!(&event.event.fact, Fact::Instructed { what, .. } if *what == settings) {
                     self.marks.push(Mark::Event(event.id.seq, None));
@@ -226,8 +227,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The loops that cannot stay as they are, in order: the one that is going on, if thinking in it is invalid, and, since
-/// without it the one before is the last, that one too if it never came to an end.
+/// Finds the loops that cannot stay as they are, in order: the open one, if thinking in it is invalid, and the one
+/// before it, which would become the last, if it never came to an end.
 fn open_loops(segments: &[Segment], is_invalid: impl Fn(&Segment) -> bool) -> Vec<Range<usize>> {
     let mut open = Vec::new();
     let mut end = segments.len();
@@ -241,8 +242,8 @@ fn open_loops(segments: &[Segment], is_invalid: impl Fn(&Segment) -> bool) -> Ve
     open
 }
 
-/// The answers of the loop that is going on: those since the user last asked, if the last of them made calls. Whether
-/// these gave anything back, and whether the user has spoken since, does not matter to a provider.
+/// Finds the answers of the open loop: those since the user's last message, if the last of them made calls. Providers
+/// count a loop as open even if the calls have results and the user has spoken since.
 fn open_loop(segments: &[Segment]) -> Option<Range<usize>> {
     let last = segments.iter().rposition(speaks)?;
     let turn = segments[last].turn();
@@ -257,8 +258,8 @@ fn open_loop(segments: &[Segment]) -> Option<Range<usize>> {
     Some(first..answer.end)
 }
 
-/// Whether a piece of an answer is sure to be sent, in words or as a call. What only another provider understands may not
-/// be.
+/// Returns true if a piece of an answer is sure to be sent, in words or as a call. Parts that only another provider
+/// understands may not be.
 fn speaks(segment: &Segment) -> bool {
     match segment.body() {
         Body::Exchange { .. } => true,
@@ -270,7 +271,7 @@ fn speaks(segment: &Segment) -> bool {
     }
 }
 
-/// Whether a message of the user's is sure to be sent.
+/// Returns true if a message of the user is sure to be sent.
 fn asks(segment: &Segment) -> bool {
     segment.is_user()
         && segment.shown().unwrap_or_default().iter().any(|part| match part {
@@ -279,7 +280,7 @@ fn asks(segment: &Segment) -> bool {
         })
 }
 
-/// Makes one note of each loop: what was said and done in it, without the thinking.
+/// Makes one note of each loop: its words and calls, without the thinking.
 fn retell(context: Context, loops: &[Range<usize>]) -> Context {
     let mut told: HashMap<Option<Seq>, String> = HashMap::new();
     for run in loops {

@@ -1,16 +1,16 @@
-//! Texts by which clients ask for something else than the next turn: a name for a session, or a summary of it.
+//! Client prompts that ask for something other than the next turn: a name for a session, or a summary of it.
 
 use memchr::memmem;
 
 use crate::caller::Purpose;
 
-/// No prompt that asks for a title is longer.
+/// Longest text that can be a prompt for a title.
 const TITLE_PROMPT: usize = 8_000;
 
-/// How far before the word `title` stands what is to be done about it.
+/// Largest distance between the word `title` and the verb before it.
 const NEAR: usize = 60;
 
-/// What a user's message asks for.
+/// Purpose that a user's message shows.
 pub(super) fn user(text: &str) -> Option<Purpose> {
     let says = |words: &str| memmem::find(text.as_bytes(), words.as_bytes()).is_some();
     let compacts =
@@ -28,7 +28,7 @@ pub(super) fn user(text: &str) -> Option<Purpose> {
     (names_itself && asks_for_title(text)).then_some(Purpose::Title)
 }
 
-/// What a system prompt asks for. OpenCode and pi call the one they summarise with an agent or assistant for that.
+/// Purpose that a system prompt shows. OpenCode and pi call their summariser an agent or assistant for summaries.
 pub(super) fn system(text: &str) -> Option<Purpose> {
     let opening: String = text.trim_start().chars().take(200).collect::<String>().to_lowercase();
     if opening.contains("context summarization") {
@@ -37,7 +37,8 @@ pub(super) fn system(text: &str) -> Option<Purpose> {
     asks_for_title(text).then_some(Purpose::Title)
 }
 
-/// "Generate a short title …", "… extract a 2-3 word title", "You are a title generator", "… in 4 words or less".
+/// Matches "Generate a short title …", "… extract a 2-3 word title", "You are a title generator", "… in 4 words or
+/// less".
 fn asks_for_title(text: &str) -> bool {
     const VERBS: [&str; 7] = ["generate", "write", "create", "extract", "provide", "suggest", "give"];
     if text.len() > TITLE_PROMPT {

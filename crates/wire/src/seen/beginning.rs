@@ -1,7 +1,8 @@
-//! How a long history begins, known as one: it is sent again with every call and only grows, so all of it up to somewhere near
-//! its end is known by one hash of its bytes, and is neither split nor looked up nor chained again.
+//! The beginning of a long history, recognised as one: a history is sent again with every call and only grows, so all
+//! of it up to somewhere near its end is recognised by one hash of its bytes, and is not split, looked up or chained
+//! again.
 //!
-//! Which beginning to try is told by a few bytes from here and there of the list; whether it is that one, by all of its bytes.
+//! A few sampled bytes of the list select the beginning to try; all of its bytes then confirm it.
 
 use std::{
     fmt,
@@ -21,24 +22,25 @@ use super::{
 };
 use crate::format::Format;
 
-/// What is shorter is read as quickly.
+/// Shortest beginning that is remembered; a shorter one is read as quickly.
 const SHORTEST: usize = 1 << 14;
 
-/// How many bytes are looked at in each place.
+/// Number of bytes sampled at each position.
 const SAMPLE: usize = 64;
 
-/// One beginning may weigh so many parts of what all may.
+/// Divisor of the memo's bound: a single beginning may weigh at most this fraction of it, so that one session does not
+/// push out all others.
 const SHARE: usize = 4;
 
-/// The beginning of a history: items that follow each other, all of them known.
+/// The beginning of a history: consecutive items, all of them known.
 pub(super) struct Beginning {
-    /// What its bytes are known by, from the bracket of the list to the end of the last item.
+    /// Key of its bytes, from the bracket of the list to the end of the last item.
     key: Key,
-    /// What its last few are known by.
+    /// Key of its last few bytes.
     ending: Key,
-    /// Where each item is, counted from the bracket.
+    /// Byte range of each item, counted from the bracket.
     places: Vec<Range<usize>>,
-    /// What is known of each.
+    /// Properties of each item.
     known: Vec<Arc<Known>>,
     /// Its units, each with the normalised chain after it.
     chain: Vec<(Digest, Digest)>,
@@ -70,27 +72,27 @@ impl fmt::Debug for Beginning {
     }
 }
 
-/// A list that was found to begin so.
+/// A list that was found to have a known beginning.
 #[derive(Clone)]
 pub(super) struct Begun {
     pub(super) beginning: Arc<Beginning>,
-    /// The hash of its bytes, to go on from.
+    /// Hash state after its bytes, to continue from.
     hash: HighwayHasher,
 }
 
 impl fmt::Debug for Begun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The hash holds the secret.
+        // The hash state contains the secret.
         self.beginning.fmt(f)
     }
 }
 
-/// The beginnings that were seen, by bytes from here and there.
+/// Beginnings seen so far, by sampled bytes.
 #[derive(Debug, Default)]
 pub(super) struct Beginnings(Mutex<Generations<Arc<Beginning>>>);
 
 impl Memo {
-    /// The longest known beginning of the list that `text` begins with.
+    /// Finds the longest known beginning of the list at the start of `text`.
     pub(super) fn known_beginning(&self, format: Format, text: &str) -> Option<Begun> {
         let samples = self.samples(format, text.as_bytes());
         samples.into_iter().rev().find_map(|sample| {
@@ -100,7 +102,7 @@ impl Memo {
             };
             let beginning = found?;
             let bytes = text.as_bytes().get(..beginning.end())?;
-            // Two that part late have the same samples; most of those end otherwise, too.
+            // Two beginnings that differ only late have the same samples; most of those differ at the end, too.
             if self.ending(format, bytes) != beginning.ending {
                 return None;
             }
@@ -111,7 +113,7 @@ impl Memo {
         })
     }
 
-    /// Remembers how the list begins that `text` begins with, if by now more of it was seen before than is remembered.
+    /// Remembers the beginning of the list at the start of `text`, if more of it is known by now than is remembered.
     pub(super) fn remember_beginning(
         &self,
         format: Format,
@@ -122,7 +124,7 @@ impl Memo {
     ) {
         let known = list.begun.as_ref().map_or(0, |begun| begun.beginning.known.len());
         let mut weight = list.begun.as_ref().map_or(0, |begun| begun.beginning.weight());
-        // What is new may well be sent otherwise in the next call: marks move.
+        // New items may be sent in another form in the next call, since marks move.
         let seen = items.iter().skip(known).take_while(|item| {
             weight += item.known.weight();
             item.event.is_none() && weight <= self.most / SHARE
@@ -134,7 +136,7 @@ impl Memo {
         let Some(bytes) = items.last().and_then(|last| text.as_bytes().get(..place(last).end)) else {
             return;
         };
-        // Where a number ends is told by what follows it.
+        // Only the character after a number shows that it has ended.
         let ends_by_itself = matches!(bytes.last(), Some(b'}' | b']' | b'"'));
         let Some(sample) = self.samples(format, bytes).pop().filter(|_| ends_by_itself) else { return };
         let (mut hash, from) = match &list.begun {
@@ -157,8 +159,8 @@ impl Memo {
         seen.keep(sample, Arc::new(beginning), self.most);
     }
 
-    /// What a beginning may be found by, the shortest first: whatever its length, a few bytes from before the last of certain
-    /// lengths that are not above it, and from before all those below.
+    /// Keys by which a beginning is found, the shortest first: for its length, a few bytes from before the end of
+    /// certain lengths up to its own, and from before all shorter ones.
     fn samples(&self, format: Format, bytes: &[u8]) -> Vec<Key> {
         let mut hash = self.hasher();
         let mut samples = Vec::new();
@@ -181,7 +183,7 @@ impl Memo {
     }
 }
 
-/// The normalised chain after so many units, as far as it is known from the beginning and computed from there.
+/// The normalised chain after each number of units, known as far as the beginning reaches and computed from there.
 pub(super) fn chain(units: &[Unit], begun: Option<&Begun>) -> Vec<Digest> {
     let known = begun.map_or(&[][..], |begun| &begun.beginning.chain);
     let mut link = Link::ROOT.normal;
@@ -210,7 +212,8 @@ mod tests {
         format!(r#"{{"messages":[{}],"tools":[]}}"#, items.join(between))
     }
 
-    /// How many items are known by how a history begins, before it is seen; it must say what it says to who knows nothing.
+    /// Number of items recognised by the beginning of a history before it is read; the result must equal that of an
+    /// empty memo.
     fn see(memo: &Memo, body: &str) -> usize {
         let seen = Seen::read(Format::Anthropic, body, memo).unwrap();
         let alone = Seen::read(Format::Anthropic, body, &Memo::default()).unwrap();
@@ -226,7 +229,7 @@ mod tests {
         let known: Vec<usize> = [40, 42, 44, 46, 48, 50, 52, 54, 66, 68, 70]
             .map(|count| see(&memo, &body(&items(count), ",")))
             .into();
-        // What was seen once is known in the next call, and as a beginning in the one after it.
+        // Items seen once are known in the next call, and as a beginning in the one after it.
         assert_eq!(known, [0, 0, 32, 32, 32, 32, 48, 48, 48, 48, 64]);
     }
 
@@ -239,7 +242,7 @@ mod tests {
         }
         for at in [0, 20, 47] {
             let mut changed = whole.clone();
-            // As long as before, and so little of it that nobody looks just there.
+            // As long as before, with a change so small that no sample covers it.
             changed[at] = changed[at].replace("xx\"}", "xy\"}");
             assert_eq!(see(&memo, &body(&changed, ",")), 0, "{at}");
             assert_eq!(see(&memo, &body(&whole, ",")), 48, "{at}");
@@ -248,7 +251,7 @@ mod tests {
         changed[48] = changed[0].clone();
         assert_eq!(see(&memo, &body(&changed, ",")), 48);
         assert_eq!(see(&memo, &body(&whole[..50], ",")), 48);
-        // As many as stood before the last change.
+        // The beginning up to the last change.
         assert_eq!(see(&memo, &body(&whole[..40], ",")), 32);
         let elsewhere = body(&whole, ",");
         assert!(memo.known_beginning(Format::OpenaiChat, &elsewhere[12..]).is_none());

@@ -1,4 +1,4 @@
-//! A request that was seen, as events: only what is asked for is read.
+//! Events of an incoming request: only the parts that are needed are read.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::{
     request::{self, Keys},
 };
 
-/// What stands beside and before the history.
+/// Events beside and before the history.
 pub(super) fn opening(seen: &Seen<'_>) -> Vec<Event> {
     let names = Keys::of(seen.format);
     let said = |key: &str| seen.setting(key).filter(|value| !value.is_null());
@@ -45,7 +45,7 @@ pub(super) fn dropped_tools(format: Format) -> Event {
     Event { normal: None, ..request::tools_event(format, &none) }
 }
 
-/// The units from `from` on.
+/// Events of the units from `from` on.
 pub(super) fn events(seen: &Seen<'_>, from: usize) -> Vec<Event> {
     let begin = match from.checked_sub(1) {
         None => seen.opening,
@@ -78,7 +78,7 @@ pub(super) fn events(seen: &Seen<'_>, from: usize) -> Vec<Event> {
     (begin..seen.items.len()).filter_map(made).collect()
 }
 
-/// The item at `at`, as if it stood alone. It is there: whatever was seen was read once.
+/// Reads the item at `at` as if it stood alone. It always exists: every item was read once.
 pub(super) fn event(seen: &Seen<'_>, at: usize) -> Option<Event> {
     let item = seen.items.get(at)?;
     item.event
@@ -93,7 +93,7 @@ fn place(seen: &Seen<'_>, item: &Item<'_>) -> Place {
     if is_bare { Place::Bare } else { Place::Item }
 }
 
-/// The answers that the items from `begin` on belong to: as [a request](request) names them.
+/// The answers that the items from `begin` on belong to, named as in [a request](request).
 fn answers(seen: &Seen<'_>, begin: usize) -> HashMap<usize, AnswerId> {
     let mut given: HashMap<String, u64> = HashMap::new();
     let mut answers = HashMap::new();

@@ -1,4 +1,4 @@
-//! A request by its bytes: what stands around its history, and where each unit of it is.
+//! A request by its bytes: the parts around its history, and the byte range of each unit.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -7,38 +7,38 @@ use memchr::memmem;
 use super::{Seen, keys, split};
 use crate::{json::Json, request::Keys};
 
-/// Values longer than this are pieces of their own: system prompts and tools are the same in call after call.
+/// Length above which a value is a piece of its own: system prompts and tools are the same in call after call.
 const LONG: usize = 512;
 
 /// A request by its bytes.
 #[derive(Debug)]
 pub struct Frame<'a> {
     body: &'a str,
-    /// Where each unit is.
+    /// Byte range of each unit.
     pub units: Vec<Range<usize>>,
-    /// What stands between any two items, if that is always the same; a comma if not.
+    /// Bytes between any two items if they are always the same; a comma if not.
     pub between: &'a str,
-    /// Whether it is always the same.
+    /// True if they are always the same.
     pub is_even: bool,
-    /// Values that are split, or replaced by what may be recorded of them.
+    /// Values that are split, or replaced by a form that may be recorded.
     values: Vec<Value<'a>>,
 }
 
 #[derive(Debug)]
 struct Value<'a> {
     place: Range<usize>,
-    /// Without the keys that stood in it, if any did.
+    /// The value without keys, if it contained any.
     blanked: Option<String>,
     raw: &'a str,
 }
 
 impl<'a> Frame<'a> {
-    /// What stands before the history, in pieces.
+    /// The bytes before the history, in pieces.
     pub fn before(&self) -> Vec<Cow<'a, str>> {
         self.pieces(0..self.start())
     }
 
-    /// What stands after it, in pieces.
+    /// The bytes after it, in pieces.
     pub fn after(&self) -> Vec<Cow<'a, str>> {
         self.pieces(self.end()..self.body.len())
     }
@@ -53,23 +53,23 @@ impl<'a> Frame<'a> {
         &self.body[self.end()..]
     }
 
-    /// Where the first unit begins.
+    /// Start of the first unit.
     pub fn start(&self) -> usize {
         self.units.first().map_or(self.body.len(), |unit| unit.start)
     }
 
-    /// Where the last unit ends.
+    /// End of the last unit.
     pub fn end(&self) -> usize {
         self.units.last().map_or(self.body.len(), |unit| unit.end)
     }
 
-    /// Whether its pieces and its units, with what stands between them, are the whole request.
+    /// Returns true if its pieces and its units, with the separators, make up the whole request.
     pub fn is_whole(&self) -> bool {
         let follows = |pair: &[Range<usize>]| pair[0].end + self.between.len() == pair[1].start;
         self.is_even && self.units.windows(2).all(follows)
     }
 
-    /// Whether nothing in it is a key, so that what is recorded is what is sent.
+    /// Returns true if it contains no keys, so that the recorded bytes are the ones sent.
     pub fn is_plain(&self) -> bool {
         self.values.iter().all(|value| value.blanked.is_none())
     }
@@ -94,7 +94,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A list by its elements, as far as these are long; anything else as it is.
+/// Splits a list into its elements, as far as these are long; anything else stays whole.
 fn elements(raw: &str) -> Vec<Cow<'_, str>> {
     let Some(slices) = split::elements(raw) else { return vec![Cow::Borrowed(raw)] };
     let mut pieces = Vec::new();
@@ -109,7 +109,7 @@ fn elements(raw: &str) -> Vec<Cow<'_, str>> {
     pieces
 }
 
-/// A request of which nothing is taken for a unit: all of it stands before a history that has none.
+/// A frame with no units: the whole request stands before an empty history.
 pub(super) fn unframed<'a>(seen: &Seen<'a>) -> Frame<'a> {
     let names = Keys::of(seen.format);
     let members = seen.members.iter().filter_map(|member| {
@@ -121,11 +121,11 @@ pub(super) fn unframed<'a>(seen: &Seen<'a>) -> Frame<'a> {
     Frame { body: seen.body, units: Vec::new(), between: ",", is_even: true, values }
 }
 
-/// The frame of a request; `None` if its history is no list, or nothing in it is known again.
+/// The frame of a request; `None` if its history is not a list, or has no unit that can be recognised.
 pub(super) fn frame<'a>(seen: &Seen<'a>) -> Option<Frame<'a>> {
     let names = Keys::of(seen.format);
     let history = seen.members.iter().filter(|member| member.key == names.history);
-    // Of members that repeat the last counts, and nobody writes that.
+    // Of repeated members the last counts, but no client writes them.
     let [member] = history.collect::<Vec<_>>()[..] else { return None };
     member.list.as_ref()?;
     let place = |at: usize| seen.items.get(at).map(|item| item.slice);
@@ -160,7 +160,7 @@ fn value(slice: split::Slice<'_>, blanked: Option<String>) -> Value<'_> {
     Value { place: slice.start..slice.start + slice.raw.len(), blanked, raw: slice.raw }
 }
 
-/// What stands between any two items, and whether that is always the same.
+/// The bytes between any two items, and true if they are always the same.
 fn between<'a>(seen: &Seen<'a>, first: usize) -> (&'a str, bool) {
     let mut gaps = seen.items.get(first..).unwrap_or_default().windows(2).map(|pair| {
         let end = pair[0].slice.start + pair[0].slice.raw.len();

@@ -1,9 +1,9 @@
-//! Keys that stand in a request's body: what a provider is to show to the tool servers it calls. They pass, and are not
+//! Keys in a request's body that a provider passes on to the tool servers it calls. They are forwarded, and not
 //! recorded.
 
 use crate::json::{self, Json};
 
-/// What stands in a key's place.
+/// Placeholder for a key.
 const BLANK: &str = "\"[not recorded]\"";
 
 /// The bytes of tool definitions without keys; `None` if there are none in them.

@@ -1,4 +1,4 @@
-//! What one item of a history is, whatever stands beside it.
+//! Properties of one item of a history that do not depend on its neighbours.
 
 use epitome_core::{Digest, Event, Fact, Part, event::Instruction, id::AnswerId};
 
@@ -11,45 +11,46 @@ use crate::{
     normal, preamble, request,
 };
 
-/// What is known of a piece of a request by its bytes alone. Of a system prompt, tools or a setting that is only a digest
-/// and what it asks for.
+/// Properties of a piece of a request that follow from its bytes alone. For a system prompt, tools or a setting these
+/// are only a digest and a purpose.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// What it is recognised by; `None` if it says nothing that every client sends back.
+    /// Digest it is recognised by; `None` if it has no content that every client sends back.
     pub(super) digest: Option<Digest>,
-    /// Who says it.
+    /// Its author.
     pub(super) speaker: Speaker,
-    /// Its pieces, if it may be one with its neighbours.
+    /// Its pieces, if it may be joined with its neighbours.
     pub(super) joins: Option<Box<[Digest]>>,
-    /// Whether a client put one of its moving notes into it.
+    /// True if a client put one of its moving notes into it.
     pub(super) noted: bool,
-    /// How it stands to what users say first.
+    /// Its position relative to the user's first words.
     pub(super) lead: Lead,
-    /// What an answer that begins with it is called.
+    /// Name of an answer that begins with it.
     pub(super) answer: Option<AnswerName>,
-    /// The item it names instead of being it.
+    /// Id of the item it refers to, if it is a reference.
     pub(super) reference: Option<Box<str>>,
-    /// What it asks for, if that is not the next turn.
+    /// Its purpose, if that is not the next turn.
     pub(super) asks: Option<Purpose>,
-    /// What its provider would refuse about it, and only its author can mend: the place in it, and the rule.
+    /// First fault for which its provider would refuse it and that only its author can repair: the place in it, and
+    /// the rule.
     pub(super) illegal: Option<(Box<str>, &'static str)>,
 }
 
-/// No provider's id is longer, and what is remembered must stay small.
+/// Longest id that is remembered: no provider's id is longer, and entries must stay small.
 const LONGEST: usize = 256;
 
-/// How an item stands to what users say first.
+/// Position of an item relative to the user's first words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lead {
-    /// A user message that is really an instruction, as long as no user has said anything.
+    /// A user message that is an instruction, as long as no user has said anything.
     Preamble,
-    /// It may stand before what users say.
+    /// An item that may stand before the user's first words.
     Passes,
-    /// From here on users speak.
+    /// The item with which users begin to speak.
     Ends,
 }
 
-/// What an answer is called after its first item.
+/// Name of an answer, from its first item.
 #[derive(Debug)]
 pub(super) enum AnswerName {
     Origin(Box<str>),
@@ -57,7 +58,7 @@ pub(super) enum AnswerName {
 }
 
 impl AnswerName {
-    /// The name of the answer that is the `time`th so called.
+    /// Id of the `time`th answer with this name.
     pub(super) fn id(&self, time: u64) -> AnswerId {
         let name = self.text();
         if time == 1 { name.into() } else { format!("{name}#{time}").into() }
@@ -72,7 +73,7 @@ impl AnswerName {
 }
 
 impl Known {
-    /// What is known of an item that was read as `event`.
+    /// Properties of an item that was read as `event`.
     pub(super) fn item(format: Format, item: &Json<'_>, event: &Event) -> Self {
         let pieces::Said { digest, joins, noted } = pieces::said(format, item, &event.fact);
         let is_answer = format == Format::OpenaiResponses && matches!(event.fact, Fact::AssistantSaid { .. });
@@ -99,34 +100,34 @@ impl Known {
         }
     }
 
-    /// What is known of a system prompt that stands apart.
+    /// Properties of a system prompt that is a member of its own.
     pub(super) fn system(format: Format, system: &Json<'_>) -> Self {
         let event = request::system_event(format, system);
         Self { asks: asked(&event.fact), digest: event.normal, ..Self::default() }
     }
 
-    /// What is known of tool definitions.
+    /// Properties of tool definitions.
     pub(super) fn tools(format: Format, tools: &Json<'_>) -> Self {
         Self::setting(normal::tools(&format.dialect(), tools))
     }
 
-    /// What is known of a setting.
+    /// Properties of a setting.
     pub(super) fn setting(digest: Digest) -> Self {
         Self { digest: Some(digest), ..Self::default() }
     }
 
-    /// How much it counts against what is remembered: one message, more if it is made of very many pieces.
+    /// Weight against the bound of the memo: one message, more if it has very many pieces.
     pub(super) fn weight(&self) -> usize {
         1 + self.joins.as_ref().map_or(0, |joins| joins.len() / 8)
     }
 
-    /// Whether it is a message of the system or developer.
+    /// Returns true if it is a message of the system or developer.
     pub(super) fn instructs(&self) -> bool {
         self.speaker == Speaker::System
     }
 }
 
-/// The first breach of an item's shape that nobody but its author can mend.
+/// Finds the first fault of an item's shape that only its author can repair.
 fn illegal(format: Format, item: &Json<'_>) -> Option<(Box<str>, &'static str)> {
     let found = shape::check(format, item).into_iter().map(|(place, breach)| (place, breach.rule()));
     let mut named = found.filter(|(_, rule)| rule.remedy == Remedy::Named);

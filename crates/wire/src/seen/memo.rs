@@ -1,11 +1,12 @@
-//! What is known of pieces of requests by their bytes alone.
+//! A memo of the properties of pieces of requests, looked up by their bytes alone.
 //!
-//! A history is sent again with every call, so nearly all of it was seen before. Two generations: what nobody asked
-//! for while the newer one filled is forgotten with the older.
+//! A history is sent again with every call, so nearly all of it was seen before. Entries live in two generations:
+//! those that are not asked for while the newer one fills are forgotten with the older.
 //!
-//! Whoever makes two texts with one key has one of them taken for the other. Keys never leave the process, so they need not
-//! be digests that anybody could compute: they are HighwayHash under a secret, a pseudorandom function three to ten times as
-//! fast as BLAKE3. Without the secret nobody can tell which texts would meet, and by chance none do: keys have 128 bits.
+//! If someone could make two texts with one key, one of them would be taken for the other. Keys never leave the
+//! process, so they need not be digests that others could compute: they are HighwayHash under a secret, a
+//! pseudorandom function three to ten times as fast as BLAKE3. Without the secret no one can tell which texts would
+//! collide, and by chance none do: keys have 128 bits.
 
 use std::{
     collections::HashMap,
@@ -20,7 +21,7 @@ use highway::{HighwayHash, HighwayHasher};
 use super::{beginning::Beginnings, known::Known};
 use crate::format::Format;
 
-/// What is known of each piece that a key stands for: of one, or of every item of a run.
+/// Properties of the pieces that a key stands for: of one, or of every item of a run.
 pub(super) type Kept = Arc<[Arc<Known>]>;
 
 /// Digests of messages that were seen before, by their bytes. Shared by all requests of a process; bounded.
@@ -29,18 +30,18 @@ pub struct Memo {
     generations: Mutex<Generations<Kept>>,
     pub(super) beginnings: Beginnings,
     secret: Secret,
-    /// How much the newer generation may weigh.
+    /// Largest weight of the newer generation.
     pub(super) most: usize,
 }
 
-/// What a piece of a request is read as: the same bytes may stand for different things.
+/// Kind of a piece, part of its key: the same bytes may have several meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     /// An item of the history.
     Item,
-    /// Items of the history that follow each other.
+    /// Consecutive items of the history.
     Run,
-    /// How a history begins.
+    /// The beginning of a history.
     Beginning,
     /// A history that is only a string.
     Bare,
@@ -52,7 +53,7 @@ pub(super) enum Place {
     Setting,
 }
 
-/// What a piece is known by.
+/// Key of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     format: Format,
@@ -66,7 +67,7 @@ impl Key {
     }
 }
 
-/// What keys are made with; another one in every memory.
+/// Secret for the keys; every memo has its own.
 struct Secret([u64; 4]);
 
 impl Secret {
@@ -83,18 +84,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What is remembered, by its key. What was not asked for while the newer generation filled goes with the older one.
+/// Entries by key, in two generations. Entries that were not asked for while the newer one filled are dropped with
+/// the older one.
 #[derive(Debug)]
 pub(super) struct Generations<T> {
     newer: HashMap<Key, T>,
     older: HashMap<Key, T>,
-    /// What the newer generation weighs.
+    /// Weight of the newer generation.
     weight: usize,
 }
 
-/// What counts against the bounds of what is remembered.
+/// Weight of an entry against the bound of a memo.
 pub(super) trait Weighs: Clone {
-    /// As so many messages.
+    /// The weight, in messages.
     fn weight(&self) -> usize;
 }
 
@@ -111,7 +113,7 @@ impl<T> Default for Generations<T> {
 }
 
 impl Memo {
-    /// Remembers about so many messages.
+    /// Makes a memo for about `messages` messages.
     pub fn new(messages: usize) -> Self {
         let most = messages.div_ceil(2).max(1);
         Self {
@@ -122,23 +124,23 @@ impl Memo {
         }
     }
 
-    /// What a piece is known by here.
+    /// Key of a piece in this memo.
     pub(super) fn key(&self, format: Format, place: Place, raw: &str) -> Key {
         Key::new(format, place, self.hasher().hash128(raw.as_bytes()))
     }
 
-    /// What keys are made by.
+    /// Hasher for the keys.
     pub(super) fn hasher(&self) -> HighwayHasher {
         HighwayHasher::new(highway::Key(self.secret.0))
     }
 
-    /// What is known of each of `keys`.
+    /// Properties of each of `keys`, if known.
     pub(super) fn find(&self, keys: &[Key]) -> Vec<Option<Kept>> {
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         keys.iter().map(|key| generations.find(key, self.most)).collect()
     }
 
-    /// Remembers what was not known.
+    /// Remembers pieces that were not known.
     pub(super) fn keep(&self, fresh: Vec<(Key, Kept)>) {
         if fresh.is_empty() {
             return;
@@ -174,7 +176,7 @@ impl<T: Weighs> Generations<T> {
         Some(known)
     }
 
-    /// Remembers; instead of what the key stood for before, if that was something else.
+    /// Remembers an entry, in place of a different one under the same key.
     pub(super) fn keep(&mut self, key: Key, known: T, most: usize) {
         if self.weight >= most {
             self.older = mem::take(&mut self.newer);

@@ -1,15 +1,15 @@
-//! A request as it is seen from beside the road: not read whole, but far enough to know whose history it continues.
+//! A request on its way through a gateway, read only as far as it takes to recognise the history it continues.
 //!
-//! A history is a list of [`Unit`]s, each with the digest it is recognised by. What clients change by themselves changes
-//! no digest: beyond what the normalised form ignores, an answer's reasoning (some clients send it back
-//! and some do not), notes that a client moves from place to place, and what a message says of project and surroundings
-//! before users speak, which clients tell anew with every start. Units that were seen before cost a hash of their
-//! bytes, many together, and nothing else of them is read.
+//! A history is a list of [`Unit`]s, each with the digest it is recognised by. Changes that clients make by
+//! themselves do not change a digest: beyond the differences that the normalised form ignores, these are an answer's
+//! reasoning (some clients send it back and some do not), notes that a client moves from place to place, and a
+//! message about project and surroundings before the user's first words, which clients write anew with every start.
+//! Units that were seen before cost a hash of their bytes, many together, and nothing else of them is read.
 //!
-//! Which units there are: every message, or Responses item, is one. Not so what no client need send back: answers that
-//! say nothing, reasoning that is an item, references to items, a trigger of a compaction, messages that are only a
-//! moving note. Those travel with the unit after them. In a history with such notes, messages of the same speaker that
-//! follow each other are one unit, since the client tears them apart and joins them as its notes move.
+//! Every message, or Responses item, is a unit, except those that clients need not send back: empty answers,
+//! reasoning that is an item, references to items, a trigger of a compaction, messages that are only a moving note.
+//! Those belong to the unit after them. In a history with such notes, consecutive messages of the same speaker are
+//! one unit, since the client splits and joins them as its notes move.
 
 mod asks;
 mod beginning;
@@ -47,7 +47,7 @@ use crate::{
     request::{self, Keys},
 };
 
-/// A request, seen.
+/// A request that was received, by its bytes and its units.
 ///
 /// ```
 /// use epitome_wire::{Format, seen::{Memo, Seen}};
@@ -67,14 +67,14 @@ pub struct Seen<'a> {
     body: &'a str,
     members: Vec<Member<'a>>,
     items: Vec<Item<'a>>,
-    /// How many items stand before the history: messages of the system or developer.
+    /// Number of items before the history: messages of the system or developer.
     opening: usize,
     units: Vec<Unit>,
-    /// The items of each unit.
+    /// Items of each unit.
     spans: Vec<Range<usize>>,
     references: Vec<String>,
     instructions: Digest,
-    /// What its system prompt asks for.
+    /// Purpose that its system prompt shows.
     system_asks: Option<Purpose>,
 }
 
@@ -82,25 +82,25 @@ pub struct Seen<'a> {
 #[derive(Debug)]
 struct Item<'a> {
     slice: Slice<'a>,
-    /// What is known of it.
+    /// Its properties.
     known: Arc<Known>,
-    /// What it says, if it had to be read to know it.
+    /// Its event, if it had to be read for them.
     event: Option<Box<Event>>,
 }
 
-/// A message of a history, or several that make one: what is recognised as a whole.
+/// A message of a history, or several that are recognised together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// What it is recognised by.
+    /// Digest it is recognised by.
     pub digest: Digest,
-    /// Who says it.
+    /// Its author.
     pub speaker: Speaker,
 }
 
-/// Who says a unit.
+/// Author of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Speaker {
-    /// The user, or what the client says in their name.
+    /// The user, or the client in their name.
     User,
     /// The model.
     Model,
@@ -108,14 +108,14 @@ pub enum Speaker {
     Tools,
     /// The system or developer, in the middle of a history.
     System,
-    /// Something else.
+    /// Any other author.
     Other,
 }
 
-/// What the history of a request follows, where the request does not hold it whole.
+/// Place of the history before the request, if the request does not hold it whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Follows {
-    /// Nothing: the whole history is here.
+    /// None: the whole history is in the request.
     Nothing,
     /// An earlier response (`previous_response_id`).
     Response(AnswerId),
@@ -124,12 +124,12 @@ pub enum Follows {
 }
 
 impl<'a> Seen<'a> {
-    /// Looks at a request.
+    /// Reads a request as far as needed.
     pub fn read(format: Format, body: &'a str, memo: &Memo) -> Result<Self, WireError> {
         read::read(format, body, memo)
     }
 
-    /// Whose format it is in.
+    /// Format of the request.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -144,7 +144,7 @@ impl<'a> Seen<'a> {
         self.setting("model")?.as_text().map(ModelName::from)
     }
 
-    /// How many tokens its answer may have, if it says so.
+    /// Output limit in tokens, if it sets one.
     pub fn answer_limit(&self) -> Option<u64> {
         let names = ["max_completion_tokens", "max_output_tokens", "max_tokens"];
         names
@@ -153,17 +153,18 @@ impl<'a> Seen<'a> {
             .filter(|limit| *limit > 0)
     }
 
-    /// Whether it wants its answer streamed.
+    /// Returns true if it asks for a streamed answer.
     pub fn streams(&self) -> bool {
         matches!(self.setting("stream").map(|stream| stream.value), Some(Value::Bool(true)))
     }
 
-    /// Whether its provider keeps the answer, so that it knows its items by their ids when they are sent back.
+    /// Returns true if its provider keeps the answer, so that it knows its items by their ids when they are sent
+    /// back.
     pub fn keeps_answer(&self) -> bool {
         !matches!(self.setting("store").map(|store| store.value), Some(Value::Bool(false)))
     }
 
-    /// What its history follows.
+    /// Place of the history that comes before the request's.
     pub fn follows(&self) -> Follows {
         let said = |text: &str| !text.is_empty();
         if let Some(response) = self.setting("previous_response_id")
@@ -176,8 +177,8 @@ impl<'a> Seen<'a> {
         id.filter(|id| said(id)).map_or(Follows::Nothing, |id| Follows::Conversation(id.to_owned()))
     }
 
-    /// The first place of its history that its provider would refuse and only its author can mend, with the rule it breaks.
-    /// What depends on the messages around is not looked at.
+    /// The first place of its history that its provider would refuse and only its author can repair, with the rule it
+    /// breaks. Rules that depend on neighbouring messages are not checked.
     pub fn illegal(&self) -> Option<(String, &'static str)> {
         let found = |(index, item): (usize, &Item<'_>)| {
             let (place, rule) = item.known.illegal.as_ref()?;
@@ -196,34 +197,33 @@ impl<'a> Seen<'a> {
         &self.units
     }
 
-    /// The normalised chain after so many units, from none to all.
+    /// The normalised chain after each number of units, from none to all.
     pub fn chain(&self) -> Vec<Digest> {
         let history = self.member(Keys::of(self.format).history).and_then(|member| member.list.as_ref());
         beginning::chain(&self.units, history.and_then(|list| list.begun.as_ref()))
     }
 
-    /// A digest of what stands beside and before the history: settings, system prompt, tools, leading instructions. It says
-    /// whether they are as they were.
+    /// A digest of settings, system prompt, tools and leading instructions, by which a change in them is noticed.
     ///
-    /// Left out is what differs from call to call, or says nothing to the model: who asks
-    /// and for which session, how the answer is sent and how long it may get, where a history is kept.
+    /// Settings that differ from call to call or mean nothing to the model are left out: the caller and its session,
+    /// the way the answer is sent and its length, the place where a history is kept.
     pub fn instructions(&self) -> Digest {
         self.instructions
     }
 
-    /// What stands beside and before the history, as events. They have no normalised digest: a changed system prompt
-    /// does not make another history.
+    /// Settings, system prompt, tools and leading instructions as events. They have no normalised digest: a changed
+    /// system prompt does not make another history.
     pub fn opening(&self) -> Vec<Event> {
         decode::opening(self)
     }
 
-    /// The event by which a thread loses the tools it had: this request has none.
+    /// The event that records that this request has no tools while its thread had some.
     pub fn dropped_tools(&self) -> Event {
         decode::dropped_tools(self.format)
     }
 
-    /// The units from `from` on, as events with the bytes they came with. The last event of each unit has the unit's digest,
-    /// all others none. What stands after the last unit and belongs to none comes at the end.
+    /// The units from `from` on, as events with the bytes they came with. The last event of each unit has the unit's
+    /// digest, all others none. Items after the last unit come at the end.
     pub fn events(&self, from: usize) -> Vec<Event> {
         decode::events(self, from)
     }
@@ -237,29 +237,29 @@ impl<'a> Seen<'a> {
         format!("[{}]", raw.join(","))
     }
 
-    /// The request by its bytes; `None` if its history is no list, or nothing in it is known again.
+    /// The request by its bytes; `None` if its history is not a list, or has no unit that can be recognised.
     pub fn frame(&self) -> Option<Frame<'a>> {
         frame::frame(self)
     }
 
-    /// The request by its bytes, of which nothing is taken for a unit.
+    /// The request by its bytes, with no units.
     pub fn unframed(&self) -> Frame<'a> {
         frame::unframed(self)
     }
 
-    /// Puts what was recorded, by its ids, in the place of items that are only named.
+    /// Puts recorded events, by their ids, in the place of items that are only named.
     pub fn resolve(&mut self, events: &BTreeMap<String, Event>) {
         resolve::resolve(self, events);
     }
 
-    /// The unit that repeats `summary`, a text that a model wrote as the client's own compaction: the history up to it
-    /// stands for what was compacted.
+    /// Finds the unit that repeats `summary`, a text that a model wrote as the client's own compaction: the history
+    /// up to it stands for the compacted part.
     pub fn repeats(&self, summary: &str) -> Option<usize> {
         repeats::repeats(self, summary)
     }
 
-    /// Whether the client has its provider keep the context small: clear what tools returned, or summarise. To have only
-    /// thoughts cleared, as agents do by habit, is not that.
+    /// Returns true if the client has its provider keep the context small: clear tool results, or summarise. Clearing
+    /// only thinking, as agents do by default, does not count.
     pub fn is_managed(&self) -> bool {
         let Some(managed) = self.setting("context_management") else { return false };
         let edits = managed.as_array().unwrap_or_else(|| managed.array_at("edits"));
@@ -270,24 +270,24 @@ impl<'a> Seen<'a> {
 
     /// A setting; the last one if it repeats.
     pub(crate) fn setting(&self, key: &str) -> Option<Json<'a>> {
-        // Everything was found to be JSON when the request was read.
+        // Every member was checked to be JSON when the request was read.
         self.member(key).and_then(|member| Json::parse(member.value.raw, "a setting").ok())
     }
 
-    /// Whether the model is given any tools. Only looked at: they may be the largest part of a request.
+    /// Returns true if the model is given any tools. The list is not parsed: it may be the largest part of a request.
     pub fn has_tools(&self) -> bool {
         let tools = self.member(Keys::of(self.format).tools).map(|tools| tools.value.raw);
         let is_empty = |list: &str| list.trim_start_matches('[').trim_start().starts_with(']');
         tools.is_some_and(|tools| tools != "null" && !(tools.starts_with('[') && is_empty(tools)))
     }
 
-    /// What its system prompt asks for, if that is not the next turn.
+    /// Purpose that its system prompt shows, if that is not the next turn.
     pub(crate) fn system_asks(&self) -> Option<Purpose> {
         let opening = self.items.iter().take(self.opening);
         self.system_asks.or_else(|| opening.into_iter().find_map(|item| item.known.asks))
     }
 
-    /// What the newest word of its history asks for, if that is not the next turn.
+    /// Purpose that the newest message of its history shows, if that is not the next turn.
     pub(crate) fn last_asks(&self) -> Option<Purpose> {
         let items = self.items.iter().skip(self.opening).rev();
         let mut said = items.filter(|item| item.known.digest.is_some() || item.known.asks.is_some());
@@ -299,8 +299,8 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The events of an answer, as [`Format::decode_response`] or a [`StreamDecoder`](crate::StreamDecoder) gave them, with the
-/// digests by which [`Seen`] knows them again when a client sends them back.
+/// Adds to the events of an answer, as [`Format::decode_response`] or a [`StreamDecoder`](crate::StreamDecoder) gave
+/// them, the digests by which [`Seen`] recognises them when a client sends them back.
 pub fn recognisable(format: Format, answer: Vec<Event>) -> Vec<Event> {
     let recognise = |mut event: Event| {
         if event.normal.is_some() {
@@ -312,7 +312,7 @@ pub fn recognisable(format: Format, answer: Vec<Event>) -> Vec<Event> {
     answer.into_iter().map(recognise).collect()
 }
 
-/// An item, read.
+/// Reads an item.
 fn read_item(format: Format, place: Place, raw: &str) -> Result<(Event, Known), WireError> {
     let what = request::what(format);
     let json = Json::parse(raw, what)?;

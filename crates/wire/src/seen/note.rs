@@ -1,5 +1,5 @@
-//! Notes that a client puts into a history afresh with every call, each time in another place: goose's `<info-msg>`, which
-//! tells the time, the folder and how full the context is.
+//! Notes that a client inserts into a history with every call, each time in another place: goose's `<info-msg>`,
+//! which tells the time, the folder and how full the context is.
 
 const OPENS: &str = "<info-msg>";
 const CLOSES: &str = "</info-msg>";
@@ -7,13 +7,13 @@ const CLOSES: &str = "</info-msg>";
 /// A user's text without notes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plain {
-    /// What remains, or `None` if there was no note.
+    /// The remaining text, or `None` if there was no note.
     pub(super) rest: Option<String>,
-    /// Whether a note stood at an end of the text, where the client puts it: one that stands within is a quotation.
+    /// True if a note stood at an end of the text, where the client puts it: a note in the middle is a quotation.
     pub(super) at_an_end: bool,
 }
 
-/// Takes the notes out of a text. One that is never closed is none.
+/// Takes the notes out of a text. A note that is never closed does not count.
 pub(super) fn without_notes(text: &str) -> Plain {
     let mut rest = String::new();
     let mut from = 0;

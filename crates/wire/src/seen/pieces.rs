@@ -1,13 +1,14 @@
-//! What a message is recognised by: its role and its pieces, each with a digest.
+//! Digests by which a message is recognised: its role and its pieces, each with a digest.
 //!
-//! Pieces rather than the message, because a client may tear a message apart to put a note between, and put it together
-//! again in its next call. Beyond what [the normalised form](crate::normal) ignores:
-//! - an answer's reasoning, and every other member that is neither text, refusal, sound nor call: most clients keep only
-//!   those. Of a text nothing counts but the text, of a call its id, name, namespace and arguments;
+//! Pieces rather than the message, because a client may split a message to put a note between, and join it again in
+//! its next call. Beyond the differences that [the normalised form](crate::normal) ignores, these do not count:
+//! - an answer's reasoning, and every other member that is neither text, refusal, sound nor call: most clients keep
+//!   only
+//! those. Of a text only the text counts, of a call its id, name, namespace and arguments;
 //! - whitespace around a text, and texts that hold nothing else;
-//! - whether arguments that say nothing are `""`, `{}` or not there, and whether a result says that it is no error;
+//! - empty arguments written as `""`, `{}` or not at all, and a result's explicit statement that it is no error;
 //! - a Responses item's id and status, whoever made it;
-//! - notes in what users say (see [`note`]).
+//! - notes in users' messages (see [`note`]).
 
 use epitome_core::{Digest, Fact, event::CallForm};
 
@@ -18,17 +19,17 @@ use crate::{
     normal,
 };
 
-/// What a message is recognised by.
+/// Digests that a message is recognised by.
 pub(super) struct Said {
-    /// As a whole, standing alone; `None` if it says nothing.
+    /// As a whole, standing alone; `None` if it has no content.
     pub(super) digest: Option<Digest>,
-    /// By its pieces, if it may be one with its neighbours.
+    /// By its pieces, if it may be joined with its neighbours.
     pub(super) joins: Option<Vec<Digest>>,
-    /// Whether a client put one of its moving notes into it.
+    /// True if a client put one of its moving notes into it.
     pub(super) noted: bool,
 }
 
-/// The digest of a message by its pieces.
+/// The digest of a message from its pieces.
 fn whole<'p>(format: Format, role: &str, pieces: impl IntoIterator<Item = &'p Digest>) -> Digest {
     let mut out = Vec::new();
     normal::text(&mut out, b"recognised");
@@ -40,7 +41,7 @@ fn whole<'p>(format: Format, role: &str, pieces: impl IntoIterator<Item = &'p Di
     Digest::of(&out)
 }
 
-/// What an item of a history, or an answer, is recognised by. `fact` is what it was read as.
+/// Digests of an item of a history, or of an answer. `fact` is the fact it was read as.
 pub(super) fn said(format: Format, item: &Json<'_>, fact: &Fact) -> Said {
     let is_message =
         item.text_at("role").is_some() && (format != Format::OpenaiResponses || is_message(item));
@@ -74,12 +75,12 @@ pub(super) fn said(format: Format, item: &Json<'_>, fact: &Fact) -> Said {
     Said { digest, joins: (may_join && !says_nothing).then_some(found), noted }
 }
 
-/// The digest of a message by which a client tells of its surroundings before users speak, whatever it says.
+/// The digest of a message in which a client describes its surroundings before users speak, the same for any content.
 pub(super) fn setup(format: Format) -> Digest {
     whole(format, "setup", &[])
 }
 
-/// The digest of messages that are one, by the pieces of them all.
+/// The digest of joined messages, from the pieces of them all.
 pub(super) fn joined(format: Format, speaker: Speaker, pieces: &[Digest]) -> Digest {
     let role = if speaker == Speaker::Model { "assistant" } else { "user" };
     whole(format, role, pieces)
@@ -89,12 +90,12 @@ fn is_message(item: &Json<'_>) -> bool {
     item.text_at("type").is_none_or(|kind| kind == "message")
 }
 
-/// Whether a Responses item is no part of what every client sends back: reasoning, or a word about other items.
+/// Returns true if a Responses item need not be sent back: reasoning, or a note about other items.
 fn is_silent(item: &Json<'_>) -> bool {
     ["reasoning", "item_reference", "compaction_trigger"].into_iter().any(|kind| is_kind(item, kind))
 }
 
-/// An item that is no message.
+/// Digest of an item that is not a message.
 fn other(format: Format, item: &Json<'_>) -> Digest {
     let kind = item.text_at("type").unwrap_or_default();
     let text = |key: &str| item.text_at(key);
@@ -128,7 +129,7 @@ fn any_item(out: &mut Vec<u8>, item: &Json<'_>) {
     normal::object(out, item, keep, write);
 }
 
-/// The pieces of a message as they are found.
+/// Collects the pieces of a message.
 struct Pieces {
     format: Format,
     found: Vec<Digest>,
@@ -136,7 +137,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// The pieces of a content: a string is one text.
+    /// Collects the pieces of a content: a string is one text.
     fn content(&mut self, content: Option<&Json<'_>>, block: fn(&mut Self, &Json<'_>)) {
         let Some(content) = content.filter(|content| !content.is_null()) else { return };
         match &content.value {
@@ -157,7 +158,7 @@ impl Pieces {
         }
     }
 
-    /// A block of what a user says.
+    /// Collects a block of a user's message.
     fn asked(&mut self, block: &Json<'_>) {
         let Some(text) = text_of(block) else { return self.other_block(block) };
         let plain = note::without_notes(text);
@@ -165,7 +166,7 @@ impl Pieces {
         self.text(plain.rest.as_deref().unwrap_or(text));
     }
 
-    /// A block of what anybody else says.
+    /// Collects a block of any other author's message.
     fn told(&mut self, block: &Json<'_>) {
         match text_of(block) {
             Some(text) => self.text(text),
@@ -173,7 +174,7 @@ impl Pieces {
         }
     }
 
-    /// A block of an answer.
+    /// Collects a block of an answer.
     fn answered(&mut self, block: &Json<'_>) {
         match block.text_at("type") {
             Some("thinking" | "redacted_thinking") => {}
@@ -201,7 +202,7 @@ impl Pieces {
         });
     }
 
-    /// A Chat answer keeps its calls beside its content.
+    /// Collects a Chat answer, which keeps its calls beside its content.
     fn chat_answer(&mut self, message: &Json<'_>) {
         self.content(message.get("content"), Self::answered);
         self.refusal(message.text_at("refusal").unwrap_or_default());
@@ -220,7 +221,7 @@ impl Pieces {
         }
     }
 
-    /// What a message that is no answer says beside its content.
+    /// Collects the members beside the content of a message that is not an answer.
     fn beside(&mut self, message: &Json<'_>) {
         let is_item = self.format == Format::OpenaiResponses;
         let keep = |key: &str, value: &Json<'_>| match key {
@@ -234,7 +235,7 @@ impl Pieces {
     }
 }
 
-/// The text that a block is, or that stands for one.
+/// The text of a block, or of a member that serves as one.
 fn text_of<'b>(block: &'b Json<'_>) -> Option<&'b str> {
     match block.text_at("type") {
         Some("text" | "input_text" | "output_text") => block.text_at("text"),

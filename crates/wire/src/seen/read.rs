@@ -1,4 +1,4 @@
-//! Looking at a request: what stands in it, which units its history has, and what instructs the model.
+//! First reading of a request: its members, the units of its history, and the settings that instruct the model.
 
 use std::{ops::Range, slice};
 
@@ -19,8 +19,8 @@ use crate::{
     request::{self, Keys},
 };
 
-/// Settings that differ from call to call, or say nothing to the model: who asks and for which session, how the answer
-/// is to be sent and how long it may get, and where a history is kept.
+/// Settings that differ from call to call, or mean nothing to the model: the caller and its session, the way the
+/// answer is sent and its length, and the place where a history is kept.
 pub(super) const VOLATILE: [&str; 14] = [
     "cache_control",
     "client_metadata",
@@ -38,7 +38,7 @@ pub(super) const VOLATILE: [&str; 14] = [
     "user",
 ];
 
-/// Looks at a request.
+/// Reads a request.
 pub(super) fn read<'a>(format: Format, body: &'a str, memo: &Memo) -> Result<Seen<'a>, WireError> {
     let what = request::what(format);
     let keys = Keys::of(format);
@@ -72,7 +72,7 @@ pub(super) fn read<'a>(format: Format, body: &'a str, memo: &Memo) -> Result<See
     Ok(Seen { format, body, members, items, opening, units, spans, references, instructions, system_asks })
 }
 
-/// The members that instruct the model, by their names, and what each is read as.
+/// The members that instruct the model, by their names, and the kind of each.
 #[expect(clippy::type_complexity, reason = "two lists of the same length, each wanted as it is")]
 fn settings<'m, 'a>(
     members: &'m [Member<'a>],
@@ -83,7 +83,7 @@ fn settings<'m, 'a>(
     let (mut names, mut wanted) = (Vec::new(), Vec::new());
     for (at, member) in members.iter().enumerate() {
         if VOLATILE.contains(&&*member.key) {
-            // Not remembered, and still it must be JSON.
+            // Volatile settings are not remembered, but still they must be JSON.
             Json::parse(member.value.raw, what)?;
         } else if Some(at) != history {
             names.push(&*member.key);
@@ -93,7 +93,7 @@ fn settings<'m, 'a>(
     Ok((names, wanted))
 }
 
-/// The items of a history, and what they are read as.
+/// The items of a history, and their kind.
 fn items_of<'m, 'a>(format: Format, history: Option<&'m Member<'a>>) -> (Place, &'m [Slice<'a>]) {
     let Some(history) = history else { return (Place::Item, &[]) };
     match &history.list {
@@ -119,12 +119,13 @@ pub(super) fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<
     let leads = items.iter().take_while(|item| item.known.lead != Lead::Ends).count();
     let (mut units, mut spans): (Vec<Unit>, Vec<Range<usize>>) = (Vec::new(), Vec::new());
     let mut from = opening;
-    // The pieces of the newest unit, if others may join it.
+    // Pieces of the newest unit, if others may join it.
     let mut open: Option<Vec<Digest>> = None;
     let mut has_joined = false;
     for (at, item) in items.iter().enumerate().skip(opening) {
         let Some(digest) = item.known.digest else { continue };
-        // A client tells of its surroundings anew with every start: that it does is what a history is known by.
+        // A client describes its surroundings anew with every start: only the fact that it does becomes part of the
+        // digest.
         let is_setup = at < leads && item.known.lead == Lead::Preamble;
         let digest = if is_setup { pieces::setup(format) } else { digest };
         let speaker = item.known.speaker;
@@ -152,7 +153,7 @@ pub(super) fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<
     (units, spans)
 }
 
-/// Gives the newest unit the digest of all its pieces, once it is known which they are.
+/// Gives the newest unit the digest of all its pieces, once they are complete.
 fn close(format: Format, units: &mut [Unit], pieces: Option<&[Digest]>) {
     if let (Some(unit), Some(pieces)) = (units.last_mut(), pieces) {
         unit.digest = pieces::joined(format, unit.speaker, pieces);
@@ -160,7 +161,7 @@ fn close(format: Format, units: &mut [Unit], pieces: Option<&[Digest]>) {
 }
 
 fn instructions(mut settings: Vec<(&str, &Item<'_>)>, opening: &[Item<'_>]) -> Digest {
-    // Of members that repeat the last counts.
+    // Of repeated members the last counts.
     settings.reverse();
     settings.sort_by_key(|(key, _)| *key);
     settings.dedup_by_key(|(key, _)| *key);

@@ -1,8 +1,8 @@
-//! What is known of the pieces of a request: what was seen before is known by its bytes, the rest is read.
+//! Properties of the pieces of a request: pieces seen before are found by their bytes, the rest is read.
 //!
-//! Most of a history was seen before, so its items are not looked up one by one but in runs: one find tells of them all.
-//! Runs are counted from the beginning, so they stay the same as a history grows, and what a client changes near its end
-//! touches only the last of them.
+//! Most of a history was seen before, so its items are not looked up one by one but in runs: one lookup finds them
+//! all. Runs are counted from the beginning, so they stay the same as a history grows, and a change that a client
+//! makes near its end touches only the last of them.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{error::WireError, format::Format, json::Json, normal, request};
 
-/// How many items are a run: enough for there to be few, and few enough that little is looked up again one by one.
+/// Number of items in a run: enough for there to be few, and few enough that little is looked up again one by one.
 pub(super) const RUN: usize = 16;
 
-/// What is known of pieces of a request; those that nobody has seen before are read.
+/// Looks up pieces of a request, and reads those that are new.
 pub(super) fn pieces<'a>(
     format: Format,
     wanted: &[(Place, Slice<'a>)],
@@ -45,7 +45,7 @@ pub(super) fn pieces<'a>(
     Ok(items)
 }
 
-/// What is known of the items of a history that is a list in `body`, and begins as is known.
+/// Looks up the items of a history, a list in `body`, after its known beginning.
 pub(super) fn history<'a>(
     format: Format,
     body: &'a str,
@@ -57,7 +57,7 @@ pub(super) fn history<'a>(
     let known = slices.iter().zip(known.iter().map(Arc::clone));
     let mut items = Vec::with_capacity(slices.len());
     items.extend(known.map(|(slice, known)| Item { slice: *slice, known, event: None }));
-    // A beginning is made of whole runs.
+    // A beginning consists of whole runs.
     let runs = runs(format, body, slices.get(items.len()..).unwrap_or_default(), memo);
     let unknown = runs.iter().filter(|run| run.known.is_none()).flat_map(|run| run.slices);
     let unknown: Vec<_> = unknown.map(|slice| (Place::Item, *slice)).collect();
@@ -74,7 +74,7 @@ pub(super) fn history<'a>(
         let from = items.len();
         items.extend(single.by_ref().take(run.slices.len()));
         let all = items.get(from..).unwrap_or_default();
-        // A run with an item that is new may well be sent otherwise in the next call: marks move.
+        // A new item may be sent in another form in the next call, since marks move, so its run is not kept yet.
         if let Some(key) = run.key
             && all.iter().all(|item| item.event.is_none())
         {
@@ -85,12 +85,12 @@ pub(super) fn history<'a>(
     Ok(items)
 }
 
-/// Items that follow each other.
+/// Consecutive items.
 struct Run<'s, 'a> {
     slices: &'s [Slice<'a>],
-    /// What they are known by as a whole, if they are so many that nothing can join them.
+    /// Key of the run as a whole, if it is full, so that no item can join it.
     key: Option<Key>,
-    /// What is known of each, if they were seen together before.
+    /// Properties of each item, if they were seen together before.
     known: Option<Kept>,
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::seen::split;
 
-    /// How many of a history's runs are known, before it is seen.
+    /// Number of a history's runs that are known before it is read.
     fn see(history: &str, memo: &Memo) -> usize {
         let body = format!(r#"{{"messages":{history}}}"#);
         let members = split::members(&body, "messages", |_| None).unwrap();

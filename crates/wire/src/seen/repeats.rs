@@ -1,14 +1,15 @@
-//! Whether a history begins anew from a summary: the client's own compaction, made of what a model wrote.
+//! Recognition of a history that begins anew from a summary: the client's own compaction, made of a text that a model
+//! wrote.
 //!
-//! Clients wrap the summary in words of their own and change its whitespace, so it is looked for inside the messages. It
-//! may stand behind others: Codex repeats the users' messages before it.
+//! Clients wrap the summary in words of their own and change its whitespace, so it is searched for inside the
+//! messages. It may come after others: Codex repeats the users' messages before it.
 
 use epitome_core::{Event, Part};
 
 use super::{Seen, Speaker, decode, known::is_kind};
 use crate::json::Json;
 
-/// So many letters must agree: less is no summary.
+/// Shortest text that counts as a summary, in letters.
 const LEAST: usize = 20;
 
 /// The first unit that repeats `summary`.
@@ -35,7 +36,7 @@ pub(super) fn repeats(seen: &Seen<'_>, summary: &str) -> Option<usize> {
     found.next().map(|(index, _)| index)
 }
 
-/// What stands inside `<summary>…</summary>`, or all of it.
+/// The text inside `<summary>…</summary>`, or all of it.
 fn inner(summary: &str) -> &str {
     let Some((_, after)) = summary.split_once("<summary>") else { return summary };
     after.rsplit_once("</summary>").map_or(after, |(inner, _)| inner)

@@ -1,4 +1,4 @@
-//! Items that a request only names, put in their places once somebody knows what they are.
+//! Items that a request only names, put in their places once their content is known.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use epitome_core::Event;
 use super::{Seen, known::Known, read};
 use crate::json::Json;
 
-/// Puts events, by the ids they were recorded under, where the request only names them.
+/// Puts recorded events in the place of items that the request only names, by the ids they were recorded under.
 pub(super) fn resolve(seen: &mut Seen<'_>, events: &BTreeMap<String, Event>) {
     let known = |event: &Event| {
         let json = Json::parse(&event.raw.json, "a recorded item").ok()?;

@@ -1,8 +1,8 @@
 //! A request's top-level members and the items of its history, as slices, in one pass.
 //!
-//! Nothing inside a value is read: texts are passed over at the speed of a search for their end, and brackets are only
-//! counted. So a split proves nothing about the values, and whoever uses one must know each value to be JSON: because it
-//! was read, or because the very same bytes were. If every slice is JSON, the whole is.
+//! Nothing inside a value is read: texts are passed over at the speed of a search for their end, and brackets are
+//! only counted. So a split proves nothing about the values, and a caller must know each value to be JSON: because it
+//! was read, or because the very same bytes were read before. If every slice is JSON, the whole is.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::json::{Json, MAX_DEPTH};
 /// A slice of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice<'a> {
-    /// Where it begins in the body.
+    /// Its start in the body.
     pub(super) start: usize,
     /// Its bytes, without surrounding whitespace.
     pub(super) raw: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Member<'a> {
     pub(super) key: Cow<'a, str>,
     /// Its value.
     pub(super) value: Slice<'a>,
-    /// Its value by elements, if it is called as the history and is a list.
+    /// Its value by elements, if it has the history's name and is a list.
     pub(super) list: Option<List<'a>>,
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Member<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct List<'a> {
     pub(super) elements: Vec<Slice<'a>>,
-    /// How it is known to begin.
+    /// Its known beginning.
     pub(super) begun: Option<Begun>,
 }
 
-/// The members of the object that `body` is; `None` if it cannot be one, or is nested too deep. `begins` tells how the list
-/// is known to begin that a text begins with.
+/// Splits the object `body` into its members; `None` if it cannot be one, or is nested too deep. `begins` looks up
+/// the known beginning of the list at the start of a text.
 pub(super) fn members<'a>(
     body: &'a str,
     history: &str,
@@ -69,13 +69,13 @@ pub(super) fn members<'a>(
     (walk.at == body.len()).then_some(members)
 }
 
-/// The elements of a list; `None` if it is none.
+/// Splits a list into its elements; `None` if it is not one.
 pub(super) fn elements(list: &str) -> Option<Vec<Slice<'_>>> {
     let mut walk = Walk { text: list, at: 0 };
     walk.elements(None)
 }
 
-/// Walks over text that may be anything.
+/// A scanner over text that need not be valid JSON.
 struct Walk<'a> {
     text: &'a str,
     at: usize,
@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
         Some(Slice { start, raw: self.text.get(start..self.at)? })
     }
 
-    /// Whether another element follows. Steps over the comma before it, or over the bracket after the last.
+    /// Returns true if another element follows. Steps over the comma before it, or over the bracket after the last.
     fn goes_on(&mut self, bracket: u8, first: bool) -> Option<bool> {
         self.space();
         match self.peek()? {
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
             _ => {
                 self.take(b',')?;
                 self.space();
-                // A bracket after a comma is no element.
+                // A bracket after a comma is not an element.
                 (self.peek()? != bracket).then_some(true)
             }
         }
@@ -194,8 +194,8 @@ impl<'a> Walk<'a> {
         loop {
             let rest = self.text.as_bytes().get(self.at..)?;
             let found = memchr(b'"', rest)?;
-            // Looking only for quotes is quicker, since most escapes are of something else. A quote is escaped if the
-            // backslashes right before it are odd; those before an earlier quote were counted with it.
+            // Searching only for quotes is quicker, since most escapes are of other characters. A quote is escaped if
+            // the number of backslashes right before it is odd; those before an earlier quote were counted with it.
             let before = rest.get(..found).unwrap_or_default();
             let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
             self.at += found + 1;
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether every slice is JSON.
+    /// Returns true if every slice is JSON.
     fn holds(body: &str) -> bool {
         let is_json = |slice: &Slice<'_>| serde_json::from_str::<&RawValue>(slice.raw).is_ok();
         members(body, "messages", |_| None).is_some_and(|members| {

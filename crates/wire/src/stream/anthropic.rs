@@ -1,4 +1,4 @@
-//! Anthropic's stream: a message is started, its blocks grow one by one, its end is told in a delta.
+//! Anthropic's stream: a message is started, its blocks grow one by one, and a delta reports its end.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Anthropic {
 #[derive(Debug)]
 struct Block {
     built: Built,
-    /// A tool's input arrives as pieces of JSON text.
+    /// A tool's input, which arrives as pieces of JSON text.
     input: String,
 }
 
@@ -76,7 +76,7 @@ impl Anthropic {
                 members.at("citations").push(citation.into());
                 Some(citation.raw.len())
             }
-            // Text, thinking, signature, compaction and whatever comes next: strings grow, the rest is set.
+            // Text, thinking, signature, compaction and kinds yet unknown: strings grow, the rest is set.
             _ => Some(delta.members().iter().map(|(key, value)| member(members, key, value)).sum()),
         }
     }
@@ -86,7 +86,7 @@ impl Anthropic {
         for (key, value) in event.members() {
             match key.as_ref() {
                 "type" | "delta" => {}
-                // Counts are of the whole answer so far, but not all of them are told again.
+                // Counts are of the whole answer so far, but a later report may leave some of them out.
                 "usage" => {
                     if self.message.at("usage").members().is_none() {
                         self.message.set("usage", Built::Object(Members::default()));
@@ -119,7 +119,7 @@ fn member(members: &mut Members, key: &str, value: &Json<'_>) -> usize {
 }
 
 impl Block {
-    /// The block with its input: as JSON if it is, else, when the stream broke off inside it, as text.
+    /// The block with its input: as JSON if it is valid, else, if the stream broke off inside it, as text.
     fn built(mut self) -> Built {
         if !self.input.is_empty()
             && let Some(members) = self.built.members()

@@ -24,11 +24,11 @@ pub(super) enum Built {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     list: Vec<(String, Built)>,
-    /// Where the members are, once there are too many to look through.
+    /// Index of the members, once there are too many to search in order.
     places: HashMap<String, usize>,
 }
 
-/// Up to here looking through is faster than an index.
+/// Number of members up to which a search in order is faster than an index.
 const FEW: usize = 32;
 
 impl Built {
@@ -181,17 +181,17 @@ impl Members {
         }
     }
 
-    /// Whether nothing was ever set.
+    /// Returns true if no member was ever set.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Sets every member that `json` has. Gives back how many bytes that keeps.
+    /// Sets every member that `json` has. Returns the number of bytes that this keeps.
     pub(super) fn assign(&mut self, json: &Json<'_>) -> usize {
         json.members().iter().map(|(key, value)| self.assign_one(key, value)).sum()
     }
 
-    /// Sets every member that `json` has and that is not `null`. Gives back how many bytes that keeps.
+    /// Sets every member that `json` has and that is not `null`. Returns the number of bytes that this keeps.
     pub(super) fn update(&mut self, json: &Json<'_>) -> usize {
         let said = json.members().iter().filter(|(_, value)| !value.is_null());
         said.map(|(key, value)| self.assign_one(key, value)).sum()

@@ -1,7 +1,7 @@
 //! Streamed answers, assembled into the JSON that the same answer would have had in one piece, then read as that.
 //!
-//! A stream that breaks off still gives what came, and says so. What was kept is bounded by a limit: a server that
-//! never stops talking cannot fill the memory.
+//! A stream that breaks off still gives the part that came, and reports it as cut. The bytes kept are bounded by a
+//! limit, so that a server that never stops talking cannot fill the memory.
 
 mod anthropic;
 mod built;
@@ -38,19 +38,19 @@ pub struct StreamDecoder {
     overflowed: bool,
 }
 
-/// What a stream gave.
+/// Result of reading a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streamed {
-    /// The answer as far as it came, then what it used.
+    /// Answer as far as it came, then its usage.
     pub events: Vec<Event>,
-    /// How it ended.
+    /// Way it ended.
     pub ending: Ending,
 }
 
-/// How a stream ended.
+/// Way a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The provider finished what it had to say.
+    /// The provider finished the answer.
     Complete,
     /// The stream broke off, or part of it could not be read.
     Cut,
@@ -59,7 +59,7 @@ pub enum Ending {
 }
 
 impl StreamDecoder {
-    /// How many bytes of an answer are kept unless told otherwise.
+    /// Default limit on the bytes of an answer that are kept.
     pub const DEFAULT_LIMIT: usize = 64 << 20;
 
     /// Waits for an answer in `format`.
@@ -94,18 +94,18 @@ impl StreamDecoder {
         }
     }
 
-    /// How many bytes are kept of what came.
+    /// Number of bytes kept so far.
     pub fn kept(&self) -> usize {
         self.kept
     }
 
-    /// Whether the provider has said its last word: that the answer is complete, or that it failed. Whatever still comes
-    /// changes nothing. A stream may also just end.
+    /// Returns true if the provider has reported that the answer is complete or failed. Later events change nothing.
+    /// A stream may also end without such a report.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Reads what came.
+    /// Reads the answer as far as it came.
     pub fn finish(mut self) -> Result<Streamed, WireError> {
         if !self.overflowed {
             self.walk(Payloads::finish);
@@ -143,14 +143,14 @@ impl StreamDecoder {
     }
 }
 
-/// What one payload did.
+/// Effect of one payload.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// How many bytes more are kept.
+    /// Number of bytes more that are kept.
     pub(crate) kept: usize,
-    /// How the stream stands now, if the payload says.
+    /// State of the stream after it, if the payload changes it.
     ending: Option<Ending>,
-    /// Whether nothing of the answer can follow it.
+    /// True if no more of the answer can follow.
     pub(crate) over: bool,
 }
 
@@ -163,12 +163,12 @@ impl Taken {
         Self::default().and(ending)
     }
 
-    /// The last word.
+    /// Marks the last event of the stream.
     fn and(self, ending: Ending) -> Self {
         Self { ending: Some(ending), over: true, ..self }
     }
 
-    /// As good as the last word, but more may follow.
+    /// Sets the ending, though more events may follow.
     fn but(self, ending: Ending) -> Self {
         Self { ending: Some(ending), ..self }
     }
@@ -183,7 +183,7 @@ pub(crate) enum Assembly {
 }
 
 impl Assembly {
-    /// Nothing yet.
+    /// Starts an empty answer.
     pub(crate) fn new(format: Format) -> Self {
         match format {
             Format::OpenaiChat => Self::Chat(openai_chat::Chat::default()),
@@ -211,7 +211,7 @@ impl Assembly {
     }
 }
 
-/// What a payload did; `None` if it is no JSON, so that the answer lacks it.
+/// Takes a payload and returns its effect; `None` if it is not JSON, so that the answer lacks it.
 fn take(assembly: &mut Assembly, payload: &str) -> Option<Taken> {
     match (payload.trim(), &*assembly) {
         ("[DONE]", Assembly::Chat(_)) => return Some(Taken::ending(Ending::Complete)),

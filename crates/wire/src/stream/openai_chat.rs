@@ -55,7 +55,7 @@ impl Chat {
                 }
             }
         }
-        // What it used follows, and `[DONE]`.
+        // Usage follows, and `[DONE]`.
         if finished { Taken::kept(kept).but(Ending::Complete) } else { Taken::kept(kept) }
     }
 
@@ -96,7 +96,7 @@ impl Choice {
         kept
     }
 
-    /// A piece of a tool call. Without an index it is a new call if it has an id, else more of the last one.
+    /// Adds a piece of a tool call. Without an index it is a new call if it has an id, else more of the last one.
     fn call(&mut self, piece: &Json<'_>) -> usize {
         let last = self.calls.last_key_value().map(|(&index, _)| index);
         let index = match (piece.get("index").and_then(Json::as_count), last) {
@@ -129,7 +129,7 @@ impl Choice {
     }
 }
 
-/// Merges one member of a delta. Gives back how many bytes more are kept.
+/// Merges one member of a delta. Returns the number of bytes more that are kept.
 fn merge(into: &mut Members, key: &str, value: &Json<'_>) -> usize {
     let known = into.get(key).is_some_and(|known| !known.is_null());
     match &value.value {
@@ -153,7 +153,7 @@ fn merge(into: &mut Members, key: &str, value: &Json<'_>) -> usize {
     }
 }
 
-/// Some servers repeat what names a thing in every chunk: only what is said grows.
+/// Appends to a string, unless it is a name: some servers repeat names and ids in every chunk.
 fn grow(known: &mut Built, key: &str, piece: &str) -> usize {
     match known {
         Built::Text(text) if key == "name" && text == piece => return 0,
@@ -165,7 +165,7 @@ fn grow(known: &mut Built, key: &str, piece: &str) -> usize {
     piece.len()
 }
 
-/// An element with the index of the last one is more of it; any other is new.
+/// Adds an element: one with the index of the last is more of it; any other is new.
 fn add(list: &mut Built, element: &Json<'_>) -> usize {
     if let Built::List(elements) = list
         && let Some(last) = elements.last_mut().and_then(Built::members)

@@ -1,6 +1,6 @@
-//! The Responses stream: items are added, grow, and are told again whole when they are done.
+//! The Responses stream: items are added, grow, and are repeated whole when they are done.
 //!
-//! The whole item counts (only there is `encrypted_content` final); deltas matter for what a broken stream left
+//! The whole item counts (only there is `encrypted_content` final); deltas matter for items that a broken stream left
 //! unfinished. The last event repeats the response, on some servers without its output.
 
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl Responses {
         Some(Built::Object(self.envelope).json())
     }
 
-    /// What the response says about itself, the newest word.
+    /// Takes the response's own members, the newest values replacing older ones.
     fn envelope(&mut self, event: &Json<'_>) -> usize {
         let Some(response) = event.get("response").filter(|response| response.is_object()) else { return 0 };
         let fresh = if self.envelope.is_empty() { response.raw.len() } else { 0 };
@@ -71,7 +71,7 @@ impl Responses {
         fresh
     }
 
-    /// The last word; items that were never told to be done are taken from it.
+    /// Takes the last event; items that were never reported as done are read from it.
     fn closed(&mut self, event: &Json<'_>) -> usize {
         let mut kept = self.envelope(event);
         let output = event.get("response").map(|response| response.array_at("output")).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Responses {
             "code_interpreter_call_code" => members.at("code"),
             _ => return None,
         };
-        // What is told whole was already counted piece by piece.
+        // The bytes of a whole item were already counted piece by piece.
         if ended {
             let whole = ["text", "refusal", "arguments", "input", "code"]
                 .into_iter()

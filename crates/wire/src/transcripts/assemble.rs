@@ -1,4 +1,4 @@
-//! Readings and sessions put together: what every reader of conversations does in the same way.
+//! Construction of readings and sessions, in the way common to all readers of conversations.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{Format, Reading, Session, Start, Thread, Warning};
 use crate::json::Json;
 
 impl Reading {
-    /// Of a file in which nothing has been found yet.
+    /// Makes the reading of a file in which nothing has been found yet.
     pub(crate) fn new(format: Format) -> Self {
         Self { format, sessions: Vec::new(), warnings: Vec::new(), skipped: BTreeMap::new() }
     }
@@ -18,14 +18,14 @@ impl Reading {
         self.warnings.push(Warning { line: None, what: what.into() });
     }
 
-    /// Says of the warnings from one on which session they are about.
+    /// Adds to the warnings from `from` on the session they are about.
     pub(crate) fn warnings_are_about(&mut self, from: usize, key: &str) {
         for warning in self.warnings.iter_mut().skip(from) {
             warning.what = format!("{key}: {}", warning.what);
         }
     }
 
-    /// Counts a record that is no part of a conversation.
+    /// Counts a record that is not part of a conversation.
     pub(crate) fn skip(&mut self, kind: &str) {
         match self.skipped.get_mut(kind) {
             Some(count) => *count += 1,
@@ -47,7 +47,7 @@ pub(crate) fn thread_id(session: SessionId, name: &str) -> ThreadId {
 /// The name of the thread that every session has.
 pub(crate) const MAIN: &str = "main";
 
-/// A session of one thread that comes from nowhere.
+/// A session of one thread with no parent.
 pub(crate) fn single(
     id: SessionId,
     key: impl Into<String>,
@@ -59,7 +59,7 @@ pub(crate) fn single(
     Session { id, key: key.into(), title, threads: vec![thread], head }
 }
 
-/// The place that the next event of a thread will have.
+/// The number that the next event of a thread will have.
 pub(crate) fn next(events: &[Event]) -> Seq {
     Seq(events.len() as u64 + 1)
 }
@@ -69,7 +69,7 @@ pub(crate) fn carried(dialect: &'static str, json: &str, kind: &str) -> Event {
     Event::native(dialect, json, Fact::Carried { kind: kind.to_owned() })
 }
 
-/// Text as parts: none if there is no text.
+/// Text as parts: none if the text is empty.
 pub(crate) fn text_parts(text: &str) -> Vec<Part> {
     if text.is_empty() { Vec::new() } else { vec![Part::text(text)] }
 }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{decoded, is_project_preamble, json::Json, normal, openai_responses};
 
-/// Whether a file that begins with this value is Codex's.
+/// Returns true if a file that begins with this value is Codex's.
 pub(crate) fn recognises(first: &serde_json::Value) -> bool {
     const TYPES: [&str; 7] = [
         "session_meta",
@@ -58,12 +58,12 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
     Ok(reading)
 }
 
-/// What has been read so far.
+/// State of the reading so far.
 struct Rollout {
     threads: Threads,
     /// The thread that is being written.
     thread: Index,
-    /// The places before what the user said.
+    /// Places before the user's messages.
     asked: Vec<Place>,
     key: String,
     title: Option<String>,
@@ -73,13 +73,13 @@ struct Rollout {
     call: Call,
     /// The totals of the last token count, as they were written.
     totals: String,
-    /// What the context measured at the last token count.
+    /// Size of the context at the last token count.
     size: Option<Tokens>,
     /// The newest project instructions in the log.
     project: VecDeque<String>,
 }
 
-/// How far the model call at hand has come.
+/// Progress of the current model call.
 #[derive(Default)]
 struct Call {
     answer: Option<AnswerId>,
@@ -87,7 +87,7 @@ struct Call {
     usage: Reported,
 }
 
-/// Whether more items belong to the call.
+/// Reports whether more items belong to the call.
 #[derive(Default, PartialEq, Eq)]
 enum Items {
     More,
@@ -95,7 +95,7 @@ enum Items {
     All,
 }
 
-/// Whether the call's usage is in the log.
+/// Reports whether the call's usage is in the log.
 #[derive(Default, PartialEq, Eq)]
 enum Reported {
     Yes,
@@ -178,7 +178,7 @@ impl Rollout {
                     self.asked.push(self.threads.end(self.thread));
                 }
             }
-            // Not even its reader knows what it is: it may stand in the middle of an answer.
+            // Its kind is unknown, so it may stand in the middle of an answer.
             Fact::Carried { .. } => {}
             _ => self.call.items = Items::All,
         }
@@ -227,7 +227,7 @@ impl Rollout {
         }
     }
 
-    /// Takes back the last things the user said, and all that came of them.
+    /// Takes back the user's last messages and everything after them.
     fn roll_back(&mut self, at: &Stamp, payload: &Json<'_>) {
         let turns = usize::try_from(payload.count_at("num_turns")).unwrap_or(usize::MAX);
         let kept = self.asked.len().saturating_sub(turns);
@@ -238,7 +238,8 @@ impl Rollout {
         }
     }
 
-    /// Keeps instructions in mind to tell when they come again: a few of them, so that no file makes that slow.
+    /// Remembers instructions, so as to notice when they are repeated: only a few of them, so that no file makes that
+    /// slow.
     fn remember(&mut self, instructions: &str) {
         const REMEMBERED: usize = 8;
         if self.project.len() == REMEMBERED {
@@ -300,7 +301,7 @@ impl Rollout {
     }
 }
 
-/// Where a line stands.
+/// Position of a line.
 struct Stamp {
     number: u64,
     time: Option<Time>,
@@ -325,7 +326,7 @@ impl Call {
         }
     }
 
-    /// The answer that a token count is about. One too many is about a call that left no items.
+    /// The answer that a token count is about. A count that follows no items belongs to a call that left none.
     fn counted(&mut self, at: &Stamp) -> Option<AnswerId> {
         self.items = Items::All;
         match std::mem::replace(&mut self.usage, Reported::Yes) {
@@ -335,7 +336,7 @@ impl Call {
     }
 }
 
-/// Where the session comes from: whoever spawned it says so.
+/// Origin of the session, as the session that spawned it recorded it.
 fn start(meta: &Json<'_>) -> Start {
     let spawned = meta.get("source").and_then(|source| source.get("subagent"));
     let parent = meta
@@ -350,8 +351,8 @@ fn start(meta: &Json<'_>) -> Start {
     }
 }
 
-/// What stands for the compacted span: the text of the summary, the provider's own form of it, or the messages the
-/// history was replaced with.
+/// The summary that stands for the compacted span: its text, the provider's own form of it, or the messages that
+/// replaced the history.
 fn summary(payload: &Json<'_>) -> Summary {
     if let Some(message) = payload.text_at("message").filter(|message| !message.is_empty()) {
         return Summary::Text(message.to_owned());
@@ -371,7 +372,7 @@ fn summary(payload: &Json<'_>) -> Summary {
     Summary::Text(history.iter().filter_map(message).collect::<Vec<_>>().join("\n\n"))
 }
 
-/// Input includes what the cache read and wrote; output includes reasoning.
+/// Reads usage. Input includes tokens that the cache read and wrote; output includes reasoning.
 fn usage(tokens: &Json<'_>) -> Usage {
     let [input, read, written] =
         ["input_tokens", "cached_input_tokens", "cache_write_input_tokens"].map(|key| tokens.count_at(key));
@@ -384,12 +385,13 @@ fn usage(tokens: &Json<'_>) -> Usage {
     }
 }
 
-/// Codex writes its own messages apart from the user's, so one such part tells for the whole message.
+/// Returns true for a part of Codex's own. Codex does not mix its words with the user's in one message, so one such
+/// part decides for the whole message.
 fn is_preamble(part: &Part) -> bool {
     text(part).is_some_and(is_project_preamble)
 }
 
-/// The tag around something Codex tells the model in the user's name while the session goes on.
+/// The tag around a text that Codex sends in the user's name while the session goes on.
 fn context_tag(part: &Part) -> Option<&'static str> {
     const TAGS: [&str; 4] = ["turn_aborted", "subagent_notification", "user_shell_command", "skill"];
     let inner = text(part)?.trim_start().strip_prefix('<')?;

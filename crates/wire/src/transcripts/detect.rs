@@ -1,7 +1,7 @@
-//! Which agent wrote a file, told from its content.
+//! Recognition of the agent that wrote a file, from its content.
 //!
-//! A file is one JSON document or a JSON value a line. Every reader says whether a value is its own, looking only
-//! at a sketch of it; the first value that one of them knows decides.
+//! A file is one JSON document or a JSON value per line. Every reader decides whether a value is its own from a
+//! sketch of it alone; the first value that one of them knows decides.
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, value::RawValue};
@@ -26,7 +26,7 @@ pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
 /// A reader of a whole file.
 type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
 
-/// Whether a value, the first of a file or the whole of it, is of a format.
+/// Predicate for the first value of a file, or the whole of it: true if it is of a format.
 type Recognises = fn(&Value) -> bool;
 
 /// The formats whose readers take the file as it is.
@@ -43,11 +43,11 @@ const FILES: [(Recognises, ReadFile); 5] = [
 struct ValueReader {
     format: Format,
     recognises: Recognises,
-    /// Takes the key of what it finds, the value, and where to put it.
+    /// Reads a value, given the key of its session and the reading to add to.
     read: fn(&str, &str, &mut Reading) -> Result<(), ReadError>,
 }
 
-/// The formats in which one value is one file's worth. What is more special stands first.
+/// Formats in which one value is a whole file's content. More special formats stand first.
 const VALUES: [ValueReader; 6] = [
     ValueReader { format: Format::Opencode, recognises: opencode::recognises, read: opencode::read },
     ValueReader { format: Format::Tau2, recognises: tau2::recognises, read: tau2::read },
@@ -57,19 +57,19 @@ const VALUES: [ValueReader; 6] = [
     ValueReader { format: Format::OpenaiChat, recognises: plain::recognises, read: plain::read },
 ];
 
-/// Who reads a file.
+/// Reader of a file.
 #[derive(Clone, Copy)]
 enum Reader {
-    /// One that takes the file as it is.
+    /// A reader of the whole file.
     File(ReadFile),
-    /// One that takes a value: the document, or each line.
+    /// A reader of one value: the document, or each line.
     Value(ValueReader),
     /// The lines are the messages of one conversation.
     Messages,
 }
 
 impl Reader {
-    /// Who reads a file that begins with such a value.
+    /// Selects the reader of a file that begins with such a value.
     fn of(sketch: &Value) -> Option<Self> {
         let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
         let value = || VALUES.iter().find(|reader| (reader.recognises)(sketch));
@@ -87,7 +87,7 @@ impl Reader {
     }
 }
 
-/// The text, if it is one JSON value, without what stands around it.
+/// The text without surrounding whitespace, if it is one JSON value.
 fn document(bytes: &[u8]) -> Result<&str, ReadError> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err(ReadError::NotText { at });
@@ -116,13 +116,14 @@ fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Resul
     }
 }
 
-/// An object on one line may be the first of a file that grows by lines: it has the name it will have then.
+/// Key of a document. An object on one line may be the first of a file that grows by lines, so it gets the key that
+/// it will have then.
 fn document_key(format: Format, name: &str, text: &str) -> String {
     let is_line = text.starts_with('{') && !text.contains('\n');
     if is_line { line_key(format, name, 1) } else { name.to_owned() }
 }
 
-/// What a line of a file is named after: the line, in formats that are files of lines by nature.
+/// Key of a line: the line number, in formats that are files of lines by nature.
 fn line_key(format: Format, name: &str, line: u64) -> String {
     match (format, line) {
         (Format::Opencode | Format::SweAgent | Format::TauBench | Format::Tau2, 1) => name.to_owned(),
@@ -130,12 +131,12 @@ fn line_key(format: Format, name: &str, line: u64) -> String {
     }
 }
 
-/// How many lines, or values on lines, are looked at before giving up.
+/// Number of lines, or values on lines, that are examined before giving up.
 const SAMPLE: usize = 100;
 
-/// Reads a file of lines. One that is too long or no JSON is a line all the same, and becomes a warning: it takes a
-/// single line that a reader knows to read the file. `error` says why the file is not one document; it counts if that
-/// is what the file was to be, or if there is nothing on its lines.
+/// Reads a file of lines. A line that is too long or not JSON still counts as a line, and becomes a warning: a single
+/// line that a reader knows is enough to read the file. `error` is the reason the file is not one document; it is
+/// returned if the file was meant to be one, or if its lines hold nothing.
 fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
     if is_broken_document(bytes, limits, &error) {
         return Err(error);
@@ -158,13 +159,13 @@ fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Re
     })
 }
 
-/// Whether the file is a document over several lines that was cut off or damaged: it begins with something that its
-/// first line does not close, and hardly any line is a value by itself. Those few stand inside of the document.
+/// Returns true if the file is a document over several lines that was cut off or damaged: its first line begins a
+/// value that it does not close, and hardly any line is a value by itself. Those few stand inside the document.
 fn is_broken_document(bytes: &[u8], limits: &Limits, error: &ReadError) -> bool {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     let first = text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-    // A line that was cut inside of a string closes nothing either. But no string goes on over a line break, which
-    // is part of what is parsed here: there the parser stops for another reason than the end.
+    // A line that was cut inside a string closes nothing either. But no string goes on over a line break, which is
+    // part of the text parsed here: there the parser stops for another reason than the end.
     let opens = serde_json::from_slice::<IgnoredAny>(first).is_err_and(|error| error.is_eof());
     if !opens {
         return false;
@@ -194,7 +195,7 @@ fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
 }
 
 impl ValueReader {
-    /// Reads every line on its own; one that cannot be read leaves the others.
+    /// Reads every line on its own; one that cannot be read does not affect the others.
     fn read_each(self, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
         let mut reading = Reading::new(self.format);
         for (number, line) in lines(bytes, limits) {
@@ -219,7 +220,7 @@ impl ValueReader {
     }
 }
 
-/// No reader wants it: says what was seen, and what would have been read.
+/// The error for a file that no reader accepts: the value's shape, and the formats that can be read.
 fn unknown(sketch: &Value) -> ReadError {
     const SHOWN: usize = 12;
     let keys = |object: &Map<String, Value>| {
@@ -314,7 +315,7 @@ mod tests {
             let error = error(text.as_bytes());
             assert!(matches!(error, ReadError::TooDeep { .. } | ReadError::UnknownAgent { .. }), "{error}");
         }
-        // A deep message among others is kept, and read no further.
+        // A deep message among others is kept, and not read any deeper.
         let messages = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": {closed}}}]}}");
         let reading = read("f", messages.as_bytes(), &Limits::default()).unwrap();
         assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (1, 1));
@@ -411,7 +412,7 @@ mod tests {
             let _ = read("f", &bytes, &Limits::default());
         }
 
-        /// Any mix of what the formats are made of.
+        /// Values made of any mix of the formats' members.
         #[test]
         fn no_document_makes_it_panic(value in document(5)) {
             let _ = read("f", value.to_string().as_bytes(), &Limits::default());

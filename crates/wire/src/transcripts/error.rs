@@ -1,19 +1,19 @@
-//! Why a file could not be read at all.
+//! Errors for files that could not be read at all.
 //!
-//! Oddities inside a file are [`Warning`](super::Warning)s and the rest of the file is kept; these are the cases
-//! where there is nothing to keep. Each says what was found and what the reader of the message can do about it.
+//! Oddities inside a file are [`Warning`](super::Warning)s and the rest of the file is kept; these are the cases in
+//! which no content is left. Each message names the finding and tells its reader how to fix it.
 
 use thiserror::Error;
 
 use super::Warning;
 
-/// Why nothing could be read from a file.
+/// Reason nothing could be read from a file.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the file is empty: read it again once its agent has written to it")]
     Empty,
-    /// It holds bytes that are no text.
+    /// It holds bytes that are not text.
     #[error(
         "the file is not text (byte {at} cannot be part of UTF-8 JSON): give the agent's transcript itself, \
          unpacked if it came in an archive"
@@ -27,32 +27,32 @@ pub enum ReadError {
         "the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it"
     )]
     NotJson {
-        /// What the parser met.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
     /// Its JSON document stops in the middle.
     #[error("the JSON document is cut off: read it again once it is written completely, or get a whole copy")]
     CutOff {
-        /// What the parser met.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
     /// Its values are nested deeper than any agent nests them.
     #[error("the JSON is nested too deeply to be a transcript: check where the file comes from")]
     TooDeep {
-        /// What the parser met.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// It is JSON, but of no agent that there is a reader for.
+    /// It is JSON, but not of an agent that this crate reads.
     #[error(
         "no agent known here writes such a file (seen: {seen}): the formats that can be read are {known}"
     )]
     UnknownAgent {
-        /// What was seen: the top-level keys, or the type of the value.
+        /// Top-level keys of the value, or its type.
         seen: String,
-        /// The formats there are readers for.
+        /// Formats that can be read.
         known: String,
     },
     /// A record that the format cannot do without is missing or malformed.
@@ -60,13 +60,13 @@ pub enum ReadError {
     Malformed {
         /// The format it looks like.
         format: &'static str,
-        /// What is wrong, and what to do.
+        /// Fault, and advice.
         what: String,
     },
     /// It is larger than allowed.
     #[error("{what} exceeds the limit of {limit} bytes: raise the limit if the file is trusted")]
     TooLarge {
-        /// What is too large.
+        /// Name of the part that is too large.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -74,14 +74,14 @@ pub enum ReadError {
     /// Its compression is broken.
     #[error("the zstd compression is damaged or cut off: get a whole copy of the file")]
     Compression {
-        /// What the decompressor met.
+        /// The decompressor's error.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl ReadError {
-    /// Why a file of lines gave nothing: it has none, or none of them could be used.
+    /// The error for a file of lines without content: it has no lines, or none of them could be used.
     pub(crate) fn nothing(format: &'static str, warnings: &[Warning]) -> Self {
         warnings.first().map_or(Self::Empty, |first| Self::Malformed {
             format,
@@ -89,7 +89,7 @@ impl ReadError {
         })
     }
 
-    /// Sorts what a JSON parser refused into what it means for the reader of the file.
+    /// Classifies an error of the JSON parser by its meaning for the reader of the file.
     pub(crate) fn json(source: serde_json::Error) -> Self {
         if source.is_eof() {
             Self::CutOff { source }
@@ -101,7 +101,7 @@ impl ReadError {
     }
 }
 
-/// serde_json keeps its error codes to itself; its words are all there is to go by.
+/// Returns true if the nesting was too deep. serde_json keeps its error codes private, so its message decides.
 fn is_too_deep(error: &serde_json::Error) -> bool {
     error.to_string().starts_with("recursion limit exceeded")
 }

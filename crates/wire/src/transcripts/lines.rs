@@ -1,8 +1,8 @@
-//! Files of lines, one JSON value a line.
+//! Files of lines, one JSON value per line.
 //!
-//! Agents append to these files while they are read, editors and tools rewrite them, disks fill up. So a line
-//! that cannot be used is a [`Warning`] with its number, and every other line is kept. All limits are in bytes
-//! and passed in: what is too large is the caller's to say.
+//! Agents append to these files while they are read, editors and tools rewrite them, disks fill up. So a line that
+//! cannot be used is a [`Warning`] with its number, and every other line is kept. All limits are in bytes and passed
+//! in: the caller decides how much is too large.
 
 use serde::de::IgnoredAny;
 
@@ -10,13 +10,13 @@ use super::Warning;
 use crate::json::Json;
 
 impl Warning {
-    /// Something odd about a line.
+    /// Makes a warning about a line.
     pub(crate) fn at(line: u64, what: impl Into<String>) -> Self {
         Self { line: Some(line), what: what.into() }
     }
 }
 
-/// How much of a file is taken in at once.
+/// Limits on the size of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest line of a JSONL file.
@@ -86,7 +86,7 @@ pub(crate) fn values<'a>(
     })
 }
 
-/// What a line ends with.
+/// End of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Break,
@@ -123,7 +123,7 @@ const CUT_OFF: &str = "the last line looks cut off; it will be read once it is c
 mod tests {
     use super::*;
 
-    /// Each line as `number text` or `number ! what is odd`.
+    /// Checks each line as `number text` or `number ! warning`.
     fn check(bytes: &[u8], expect: &[&str]) {
         let limits = Limits { line: 20, ..Limits::default() };
         let shown: Vec<String> = lines(bytes, &limits)

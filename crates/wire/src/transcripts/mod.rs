@@ -1,7 +1,7 @@
 //! Transcript files of agents, read into events.
 //!
-//! A reader takes the bytes of a file and gives the sessions in it. It is prefix-stable: reading a file that has
-//! grown gives the old events first, unchanged, then the new ones, so that an import can append what is new.
+//! A reader takes the bytes of a file and returns the sessions in it. It is prefix-stable: reading a file that has
+//! grown gives the old events first, unchanged, then the new ones, so that an import can append the new events.
 
 mod assemble;
 mod claude_code;
@@ -44,9 +44,9 @@ pub use lines::Limits;
 
 /// Reads a transcript file of any agent.
 ///
-/// The format is told from the content, never from the file's name. `name` is a stable name of the file, such as
-/// its absolute path: sessions that have no id of their own are named after it, with `#` and where they stand if
-/// the file holds many. Files compressed with zstd are unpacked.
+/// The format is recognised from the content, never from the file's name. `name` is a stable name of the file, such
+/// as its absolute path: sessions that have no id of their own are named after it, with `#` and their index if the
+/// file holds many. Files compressed with zstd are unpacked.
 ///
 /// ```
 /// use epitome_wire::transcripts::{Format, Limits, read};
@@ -67,31 +67,31 @@ pub fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadEr
     Ok(reading)
 }
 
-/// What a file held.
+/// Contents of a file.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// The format it was in.
+    /// Format of the file.
     pub format: Format,
     /// The sessions, in the order they stand in the file.
     pub sessions: Vec<Session>,
-    /// What was odd, and where.
+    /// Oddities found, with their lines.
     pub warnings: Vec<Warning>,
-    /// Records that are no part of a conversation, by type: how many were passed over.
+    /// Number of records passed over because they are not part of a conversation, by type.
     pub skipped: BTreeMap<String, u64>,
 }
 
 /// One session of a file.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The agent's own session id if that is a UUID, else derived from the format and `key`.
+    /// Agent's own session id if that is a UUID, else derived from the format and `key`.
     pub id: SessionId,
-    /// The agent's own name for the session, or where it stands (file name and index).
+    /// Agent's own name for the session, or its position (file name and index).
     pub key: String,
-    /// A title, where the agent recorded one.
+    /// Title, if the agent recorded one.
     pub title: Option<String>,
     /// The threads: parents before their forks, the main one first.
     pub threads: Vec<Thread>,
-    /// The thread the session stands at.
+    /// Newest thread of the session.
     pub head: ThreadId,
 }
 
@@ -100,18 +100,18 @@ pub struct Session {
 pub struct Thread {
     /// Derived from the session and the agent's name for the thread.
     pub id: ThreadId,
-    /// What to call it: `main`, an agent's id, a branch.
+    /// Name for display: `main`, an agent's id, a branch.
     pub name: String,
-    /// Where it comes from.
+    /// Origin of the thread.
     pub start: Start,
     /// Its own events; those of a fork come after the ones it shares.
     pub events: Vec<Event>,
 }
 
-/// Where a thread comes from.
+/// Origin of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// From nowhere.
+    /// No parent.
     Root,
     /// It shares another thread's events up to and with `at`.
     Fork {
@@ -129,12 +129,12 @@ pub enum Start {
     },
 }
 
-/// Something odd in a file.
+/// An oddity in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The line, counted from 1, in files of lines.
     pub line: Option<u64>,
-    /// What is odd, and what was done about it.
+    /// Description of the oddity, and the way it was handled.
     pub what: String,
 }
 
@@ -147,7 +147,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The formats there are readers for.
+/// Formats that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Claude Code's JSONL.
@@ -196,7 +196,7 @@ impl Format {
         Self::Epitome,
     ];
 
-    /// Its name: one word, the same for ever.
+    /// Stable name of the format, in one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",

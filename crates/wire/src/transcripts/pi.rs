@@ -1,9 +1,8 @@
 //! pi's JSONL: a tree of entries.
 //!
-//! Each entry names its parent, so going back and saying something else leaves two children under one entry. The
-//! first child with something to tell continues its parent's thread, every later one forks there. Files older than
-//! version 2 have no ids: each entry follows the one before it, and a compaction names its first kept entry by
-//! index.
+//! Each entry names its parent, so going back and writing another message leaves two children under one entry. The
+//! first child with content continues its parent's thread, every later one forks there. Files older than version 2
+//! have no ids: each entry follows the one before it, and a compaction names its first kept entry by index.
 
 use std::collections::HashMap;
 
@@ -25,7 +24,7 @@ use crate::{
     media,
 };
 
-/// Whether a file that begins with this value is pi's.
+/// Returns true if a file that begins with this value is pi's.
 pub(crate) fn recognises(first: &serde_json::Value) -> bool {
     let has = |key: &str| first.get(key).is_some_and(serde_json::Value::is_string);
     first.get("type").is_some_and(|kind| kind == "session") && has("id") && has("timestamp")
@@ -48,16 +47,16 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
     Ok(reading)
 }
 
-/// What has been read so far.
+/// State of the reading so far.
 struct Tree {
     threads: Threads,
     key: String,
     title: Option<String>,
-    /// Where each entry stands, by id.
+    /// Events of each entry, by id.
     spans: HashMap<String, Span>,
-    /// Where each entry stands, by its index in the file; the header is the first.
+    /// Events of each entry, by its index in the file; the header is the first.
     order: Vec<Span>,
-    /// Where the entry before left off.
+    /// Place after the entry before.
     last: Place,
 }
 
@@ -69,7 +68,7 @@ struct Span {
 }
 
 impl Span {
-    /// The entry's first event, or where it stands if it has none.
+    /// Place of the entry's first event, or the entry's own place if it has none.
     fn stands(self) -> Place {
         if self.before == self.after {
             self.before
@@ -181,7 +180,7 @@ struct Logging {
     echoed: Echoed,
 }
 
-/// Whether a client would send it back.
+/// Reports whether a client would send the event back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Echoed {
     AsMessage,
@@ -194,7 +193,7 @@ impl Logging {
     }
 }
 
-/// What an entry that needs no knowledge of others tells.
+/// Facts of an entry that does not depend on others.
 fn facts(kind: &str, entry: &Json<'_>, number: u64) -> Vec<Logging> {
     let fact = match kind {
         "message" => match entry.get("message") {
@@ -240,7 +239,7 @@ fn answered(entry: &Json<'_>, message: &Json<'_>, number: u64) -> Vec<Logging> {
     let api = message.text_at("api").unwrap_or_default();
     let parts = decoded::parts(message.get("content"), |block| part(block, api));
     if parts.is_empty() && message.get("errorMessage").is_some() {
-        // The call failed before the model said anything.
+        // The call failed before the model's first word.
         let fact = Fact::Carried { kind: "failed call".to_owned() };
         return vec![Logging { fact, raw: None, echoed: Echoed::Never }];
     }
@@ -257,7 +256,7 @@ fn answered(entry: &Json<'_>, message: &Json<'_>, number: u64) -> Vec<Logging> {
     all
 }
 
-/// pi reports input without what the cache read and wrote, and output with reasoning.
+/// Reads usage. pi reports input without tokens that the cache read and wrote, and output with reasoning.
 fn usage(usage: &Json<'_>) -> Usage {
     Usage {
         uncached: Tokens(usage.count_at("input")),
@@ -286,7 +285,7 @@ fn part(block: &Json<'_>, api: &str) -> Part {
     known.unwrap_or_else(|| opaque(block, "block"))
 }
 
-/// What pi calls a signature is the signature, the whole reasoning item, or only the field the text came in.
+/// Reads pi's signature, which is a signature, the whole reasoning item, or only the field the text came in.
 fn seal(block: &Json<'_>, api: &str) -> Option<Seal> {
     let signature = block.text_at("thinkingSignature").filter(|signature| !signature.is_empty())?.to_owned();
     match api {
@@ -304,7 +303,7 @@ fn injected(hook: &str, content: Option<&Json<'_>>) -> Fact {
     }
 }
 
-/// A command the user ran, in the words in which the model gets to see it.
+/// A command the user ran, in the words that the model sees.
 fn ran(message: &Json<'_>) -> String {
     let command = message.text_at("command").unwrap_or_default();
     let output = message.text_at("output").unwrap_or_default();

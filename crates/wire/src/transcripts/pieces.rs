@@ -1,8 +1,8 @@
 //! Pieces of JSON text, taken out or left out byte for byte.
 //!
-//! An event keeps the JSON it came from exactly. A file of many conversations is split here without being parsed,
-//! and what an agent changes later in a record that is already written is cut out here, so that the record reads
-//! the same before and after.
+//! An event keeps the JSON it came from exactly. A file of many conversations is split here without being parsed, and
+//! members that an agent later changes in a written record are cut out here, so that the record reads the same before
+//! and after.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -30,14 +30,14 @@ pub(crate) fn member<'a>(json: &'a str, key: &str) -> Option<&'a str> {
     members(json)?.into_iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
-/// The object with another value in a member's place, the rest as it is. Of a repeated key it is the last's.
+/// The object with another value for a member, the rest as it is. A repeated key means the last one.
 pub(crate) fn with_value(json: &str, key: &str, value: &str) -> String {
     let found = member(json, key).and_then(|member| span(json, member));
     let Some(Range { start, end }) = found else { return json.trim_ascii().to_owned() };
     format!("{}{value}{}", json[..start].trim_ascii_start(), json[end..].trim_ascii_end())
 }
 
-/// Where in `whole` to cut so that `object`, which is a slice of it, has no member `key`. Cutting there gives the
+/// Byte range of `whole` to cut so that `object`, which is a slice of it, has no member `key`. Cutting it leaves the
 /// very text that the object had before the member was added.
 pub(crate) fn member_range(whole: &str, object: &Json<'_>, key: &str) -> Option<Range<usize>> {
     let members = object.members();
@@ -77,7 +77,7 @@ pub(crate) fn together<S: AsRef<str>>(values: &[S]) -> String {
     }
 }
 
-/// The same JSON without the white space between its tokens: what a model wrote before a file indented it.
+/// The same JSON without the white space between its tokens, as a model wrote it before a file indented it.
 pub(crate) fn compact(json: &str) -> String {
     let mut compact = String::with_capacity(json.len());
     let mut inside = false;
@@ -95,7 +95,7 @@ pub(crate) fn compact(json: &str) -> String {
     compact
 }
 
-/// Where `part` lies in `whole`, if it is a slice of it.
+/// Byte range of `part` in `whole`, if it is a slice of it.
 fn span(whole: &str, part: &str) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start + part.len();

@@ -1,7 +1,7 @@
-//! The readers over real sessions, where they are at hand.
+//! Tests of the readers on real sessions, where these are available.
 //!
 //! The files are not part of the project: they are looked for in `EPITOME_DATA`, or in `../shared/data` beside the
-//! workspace, and the tests say so and pass if they are not there.
+//! workspace, and the tests report their absence and pass if they are not there.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{Format, Limits, Reading, read, testing::is_prefix};
 
-/// Where the real sessions are, if they are.
+/// Folder of the real sessions, if it exists.
 fn data() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let data = std::env::var_os("EPITOME_DATA").map_or_else(beside, PathBuf::from);
@@ -44,7 +44,7 @@ pub(super) fn files(folder: &str) -> Vec<(String, Vec<u8>, Value)> {
     rows
 }
 
-/// What a reading amounts to.
+/// Counts of a reading.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     kinds: BTreeMap<&'static str, u64>,
@@ -96,8 +96,8 @@ fn read_all(folder: &str, format: Format) -> Vec<(Reading, Counts, Value, Vec<u8
 #[test]
 fn opencode_sessions_hold_what_the_manifest_counts() {
     for (reading, counts, row, _) in read_all("opencode", Format::Opencode) {
-        // The manifest counts every message. Two kinds of them say nothing to or from a model: answers that failed
-        // or were stopped before their first word, and notes of a plugin, each a message of one ignored text.
+        // The manifest counts every message. Two kinds of them have no content for the model: answers that failed or
+        // were stopped before their first word, and notes of a plugin, each a message of one ignored text.
         let silent: u64 = reading
             .skipped
             .iter()
@@ -199,7 +199,7 @@ fn real_sessions_read_the_same_while_they_grow() {
         }
     };
     for (folder, key) in [("opencode", "messages"), ("swe-agent", "history"), ("tau2", "simulations")] {
-        // The larger files say nothing that the smaller do not, and take their time.
+        // The larger files cover nothing that the smaller do not, and take their time.
         for (file, bytes, _) in files(folder).into_iter().filter(|(_, bytes, _)| bytes.len() < 1 << 20) {
             let mut document: Value = serde_json::from_slice(&bytes).unwrap();
             // A run that has ended does not grow any more.

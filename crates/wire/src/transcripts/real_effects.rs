@@ -1,8 +1,8 @@
-//! What tools did in real sessions, against what the agents recorded of it on their own.
+//! Effects of tools in real sessions, compared with the agents' own records of them.
 //!
 //! The truth never comes from a call's arguments: it is the patch that an agent computed, the snapshot that it took,
 //! the file that a tool named in its answer, or the final diff of a run. A session may also change files in ways that
-//! no call names (a formatter over a folder, a build); where the record shows such files, they are told apart.
+//! no call names (a formatter over a folder, a build); if the record shows such files, they are counted apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,13 +47,13 @@ fn changed(session: &Session) -> Paths {
     paths
 }
 
-/// Whether two paths name one file: the same, or one of them seen from a folder above.
+/// Returns true if two paths name one file: the same, or one of them seen from a folder above.
 fn same(one: &str, other: &str) -> bool {
     let ends = |whole: &str, part: &str| whole.strip_suffix(part).is_some_and(|rest| rest.ends_with('/'));
     one == other || ends(one, other) || ends(other, one)
 }
 
-/// What a format's sessions amount to.
+/// Score of a format's sessions.
 #[derive(Default)]
 struct Score {
     sessions: usize,
@@ -64,7 +64,7 @@ struct Score {
 }
 
 impl Score {
-    /// Compares what was found in a session with the truth. `unnamed` are files that changed without a call's doing.
+    /// Compares the changes found in a session with the truth. `unnamed` are files that changed without a call.
     fn session(&mut self, name: &str, found: &Paths, truth: &Paths, unnamed: &Paths) {
         self.sessions += 1;
         self.files += truth.len();
@@ -200,7 +200,7 @@ fn opencodes_snapshots_are_found() {
         let snapshots = parts().filter(|part| part["type"] == "patch");
         let snapshots = snapshots.flat_map(|part| part["files"].as_array().expect("a patch has files"));
         let snapshots: Paths = snapshots.filter_map(Value::as_str).map(str::to_owned).collect();
-        // What a tool says of its own work tells its files from those that something else changed.
+        // A tool's report of its own work tells its files from those that something else changed.
         let own: Paths = parts()
             .filter_map(|part| {
                 let metadata = &part["state"]["metadata"];
@@ -238,7 +238,7 @@ fn pis_and_geminis_answers_are_found() {
     }
 }
 
-/// The file that an editor says it has changed.
+/// The file that an editor reports as changed.
 fn named_in(answer: &str) -> Option<&str> {
     let rest = answer.strip_prefix("Successfully ")?;
     let start =

@@ -1,4 +1,4 @@
-//! The readers of Claude Code, Codex, pi and Gemini CLI over real sessions, where they are at hand.
+//! Tests of the readers of Claude Code, Codex, pi and Gemini CLI on real sessions, where these are available.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,12 +33,12 @@ impl Read {
         usize::try_from(self.reading.skipped.get(kind).copied().unwrap_or_default()).expect("a small number")
     }
 
-    /// Every line of the file, parsed by someone else.
+    /// Every line of the file, parsed by serde_json.
     fn lines(&self) -> impl Iterator<Item = Value> {
         self.text.lines().map(|line| serde_json::from_str(line).expect("real files are whole"))
     }
 
-    /// Asserts what the manifest counts.
+    /// Asserts the counts of the manifest.
     fn counts(&self, messages: usize, calls: usize) {
         let compactions =
             self.session().threads.iter().flat_map(facts).filter(|fact| matches!(fact, Fact::Compacted(_)));
@@ -155,7 +155,7 @@ fn codex_sessions_hold_what_the_manifest_counts() {
             .map(|fact| fact.calls().count() + fact.parts().iter().filter(is_search).count());
         read.counts(items, calls.sum());
 
-        // What the calls used adds up to what Codex says they used.
+        // Usage of all calls adds up to Codex's own total.
         let total = read
             .lines()
             .filter_map(|line| line["payload"]["info"]["total_token_usage"]["total_tokens"].as_u64())
@@ -213,7 +213,7 @@ fn real_files_read_the_same_while_they_grow() {
         for (file, bytes, _) in files(folder).into_iter().filter(|(_, bytes, _)| bytes.len() < 1 << 20) {
             let whole = read(&file, &bytes, &Limits::default()).expect("it can be read");
             for part in 1..6 {
-                // Wherever the agent was in the middle of a line.
+                // Cut anywhere, even in the middle of a line.
                 let end = bytes.len() * part / 6;
                 if let Ok(early) = read(&file, &bytes[..end], &Limits::default()) {
                     is_prefix(&early, &whole, end);

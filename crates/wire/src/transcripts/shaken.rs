@@ -1,7 +1,7 @@
-//! The readers of files of lines over files that no agent would write.
+//! Tests of the readers of files of lines on files that no agent would write.
 //!
-//! Lines of the fixtures in any order, repeated, missing, cut: whatever a file holds, nothing panics, and reading more
-//! of it leaves what was read before as it was.
+//! Lines of the fixtures in any order, repeated, missing, cut: no file causes a panic, and reading more of it leaves
+//! the earlier events as they were.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn check(read: Read, text: &str, picks: &[prop::sample::Index], cut: prop::sampl
             is_prefix(&early, &all, end);
         }
     }
-    // Damage in the middle costs what it damages, at most.
+    // Damage in the middle costs only the damaged lines.
     let mut damaged = whole.into_bytes();
     let at = cut.index(damaged.len());
     damaged[at] ^= 1;

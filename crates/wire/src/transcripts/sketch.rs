@@ -1,7 +1,7 @@
-//! A JSON value seen from outside.
+//! The outer structure of a JSON value.
 //!
-//! To find out what a document is, its outer structure is enough. So one of any size is never parsed as a whole
-//! just for that, and however deep it is nested, nothing recurses into it further than it is safe to.
+//! To recognise a document, its outer structure is enough. So a document is never parsed as a whole just for that,
+//! whatever its size, and no nesting makes the recursion deeper than is safe.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::{ReadError, pieces};
 use crate::json::Json;
 
-/// How much of a value a sketch holds.
+/// Depth of a sketch.
 const DEPTH: usize = 5;
 const ELEMENTS: usize = 3;
 const LETTERS: usize = 200;
@@ -46,13 +46,13 @@ fn sketch_to(json: &str, depth: usize) -> Value {
     }
 }
 
-/// The error that says so, if the text is nested deeper than any agent nests.
+/// The error for a text that is nested deeper than any agent nests.
 pub(super) fn too_deep(text: &str) -> Option<ReadError> {
     let error = serde_json::from_str::<Walked>(text).err().map(ReadError::json)?;
     matches!(error, ReadError::TooDeep { .. }).then_some(error)
 }
 
-/// A value that was walked through as deep as `serde_json` goes, and of which nothing is kept.
+/// A value that was checked as deep as `serde_json` goes, without keeping any of it.
 struct Walked;
 
 impl<'de> Deserialize<'de> for Walked {

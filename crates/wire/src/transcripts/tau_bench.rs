@@ -14,7 +14,7 @@ use super::{
 };
 use crate::json::Json;
 
-/// Whether a document is a list of results, or a line is one result.
+/// Returns true if a document is a list of results, or a line is one result.
 pub(super) fn recognises(value: &Value) -> bool {
     let result = value.as_array().and_then(|results| results.first()).unwrap_or(value);
     result["traj"].is_array() && !result["task_id"].is_null()
@@ -34,7 +34,7 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
         let mut key = format!("{key}#{}.{}", name("task_id"), name("trial"));
         let times = seen.entry(key.clone()).or_default();
         *times += 1;
-        // The same task and trial twice in a file is two runs all the same.
+        // The same task and trial twice in a file is two separate runs.
         if *times > 1 {
             key = format!("{key}.{times}");
         }

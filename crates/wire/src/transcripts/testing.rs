@@ -1,4 +1,4 @@
-//! What the readers' tests share: a reading in words, and what growing means.
+//! Helpers of the readers' tests: a reading in words, and the checks for files that grow.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(crate) fn reading(read: Read, text: &str) -> Reading {
     read("file", text.as_bytes(), &Limits::default()).expect("the fixture can be read")
 }
 
-/// A reading in words: a line an event, warnings and what was skipped below.
+/// A reading in words: a line per event, warnings and skipped records below.
 pub(crate) fn shown(reading: &Reading) -> String {
     let mut out = String::new();
     for session in &reading.sessions {
@@ -40,7 +40,7 @@ pub(crate) fn grows(read: Read, text: &str) {
         let Ok(early) = read("file", &text.as_bytes()[..end], &Limits::default()) else { continue };
         is_prefix(&early, &whole, end);
     }
-    // A line that is not complete yet must not tell anything either.
+    // A line that is not complete yet must not add anything either.
     for end in (1..text.len()).filter(|end| text.is_char_boundary(*end)).step_by(7) {
         if let Ok(early) = read("file", &text.as_bytes()[..end], &Limits::default()) {
             is_prefix(&early, &whole, end);

@@ -1,8 +1,8 @@
 //! The threads of a session while its file is read.
 //!
 //! Readers meet events in the order of the file and only ever add at the end of a thread: that alone makes them
-//! prefix-stable. A [`Place`] is where a record left off; the next record continues there if nobody else has, and
-//! forks there otherwise.
+//! prefix-stable. A [`Place`] is the point after a record; the next record continues there if no other has, and forks
+//! there otherwise.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ use super::{
 pub(crate) struct Threads {
     session: SessionId,
     list: Vec<Thread>,
-    /// For each thread, where it stands among the forks.
+    /// For each thread, its position among the forks.
     forks: Vec<Fork>,
-    /// How often each name was asked for.
+    /// Number of times each name was requested.
     names: HashMap<String, u64>,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Threads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Index(usize);
 
-/// Where a thread stands among the forks.
+/// Position of a thread among the forks.
 #[derive(Clone, Copy, Debug)]
 struct Fork {
     /// The thread it forks from.
     parent: Option<Index>,
-    /// A thread further up, or itself: so that no chain of forks is long to climb.
+    /// A thread further up, or itself: a shortcut, so that no chain of forks is long to climb.
     jump: Index,
     depth: usize,
 }
@@ -60,12 +60,12 @@ impl Fork {
     }
 }
 
-/// The main thread of a session, whichever file tells of it.
+/// Id of a session's main thread, the same for every file of the session.
 pub(crate) fn main_thread(session: SessionId) -> ThreadId {
     thread_id(session, MAIN)
 }
 
-/// The id and key of a session: the agent's own name for it, or that of its file where it has none.
+/// The id and key of a session: the agent's own name for it, or its file's name if it has none.
 pub(crate) fn identity(format: Format, own: Option<&str>, file: &str) -> (SessionId, String) {
     let key = own.filter(|own| !own.is_empty()).unwrap_or(file);
     (session_id(format, key), key.to_owned())
@@ -86,12 +86,12 @@ impl Threads {
         self.list[thread.0].id
     }
 
-    /// The place a thread has come to.
+    /// The place at the end of a thread.
     pub(crate) fn end(&self, thread: Index) -> Place {
         self.owner(Place { thread, seq: self.last(thread) })
     }
 
-    /// The last seq of a thread's line of events, its own or shared.
+    /// Number of the last event in a thread's view, its own or shared.
     pub(crate) fn last(&self, thread: Index) -> Seq {
         Seq(self.shared(thread).0 + self.list[thread.0].events.len() as u64)
     }
@@ -102,14 +102,14 @@ impl Threads {
         self.end(thread)
     }
 
-    /// Adds an event after `place`: on the same thread if the place is its end, else on a fork named after what
-    /// `name` says.
+    /// Adds an event after `place`: on the same thread if the place is its end, else on a fork with the name that
+    /// `name` returns.
     pub(crate) fn push_after(&mut self, place: Place, event: Event, name: impl FnOnce() -> String) -> Place {
         let thread = if self.end(place.thread) == place { place.thread } else { self.fork(place, name()) };
         self.push(thread, event)
     }
 
-    /// Starts a thread that shares everything up to `place`. Where there is nothing to share it is a root.
+    /// Starts a thread that shares everything up to `place`. If there is nothing to share it is a root.
     pub(crate) fn fork(&mut self, place: Place, name: String) -> Index {
         let at = self.owner(place);
         if at.seq == Seq::START {
@@ -124,7 +124,7 @@ impl Threads {
         self.add("spawned", name, Start::Spawned { by, call }, None)
     }
 
-    /// Says which call started a thread, once that is known.
+    /// Records the call that started a thread, once that is known.
     pub(crate) fn started_by(&mut self, thread: Index, by: ThreadId, call: &CallId) {
         if let Start::Spawned { by: known, call: known_call @ None } = &mut self.list[thread.0].start {
             *known = Some(by);
@@ -132,7 +132,7 @@ impl Threads {
         }
     }
 
-    /// Whether the event at `place` is on the line of events that ends in `thread`.
+    /// Returns true if the event at `place` is in the view of `thread`.
     pub(crate) fn sees(&self, thread: Index, place: Place) -> bool {
         let place = self.owner(place);
         if thread == place.thread {
@@ -143,7 +143,7 @@ impl Threads {
         self.forks[fork.0].parent == Some(place.thread) && place.seq <= self.shared(fork)
     }
 
-    /// Whether any thread has an event.
+    /// Returns true if any thread has an event.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.iter().all(|thread| thread.events.is_empty())
     }
@@ -155,7 +155,7 @@ impl Threads {
     }
 
     fn add(&mut self, kind: &str, name: String, start: Start, parent: Option<Index>) -> Index {
-        // Agents name branches after records, and nothing keeps a file from giving two records one name.
+        // Agents name branches after records, and a file may give two records one name.
         let asked = self.names.entry(name.clone()).or_default();
         *asked += 1;
         let name = if *asked == 1 { name } else { format!("{name} ({asked})") };
@@ -166,7 +166,7 @@ impl Threads {
         index
     }
 
-    /// A fork of `parent`. Where two jumps from there are equally long, one over both of them.
+    /// A fork of `parent`. If the two jumps above it are equally long, it gets one over both of them.
     fn below(&self, parent: Index) -> Fork {
         let at = |index: Index| self.forks[index.0];
         let (first, second) = (at(parent).jump, at(at(parent).jump).jump);
@@ -184,7 +184,7 @@ impl Threads {
         thread
     }
 
-    /// How far a thread's line of events is another thread's.
+    /// Number of the last event that a thread shares with its parent.
     fn shared(&self, thread: Index) -> Seq {
         match self.list[thread.0].start {
             Start::Fork { at, .. } => at,

@@ -3,8 +3,8 @@
 use epitome_core::event::Time;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-/// Reads an ISO 8601 time. One without an offset is taken as UTC: agents that leave it out do not say where they
-/// ran, and an order within the session is all that is needed of it.
+/// Reads an ISO 8601 time. A time without an offset is taken as UTC: agents that leave it out do not record their
+/// time zone, and only the order within the session is needed.
 pub(crate) fn time(text: &str) -> Option<Time> {
     let stamp = text.parse::<Timestamp>().ok().or_else(|| {
         let local = text.parse::<DateTime>().ok()?;

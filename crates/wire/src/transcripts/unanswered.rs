@@ -1,8 +1,8 @@
-//! Calls that nothing answered.
+//! Count of unanswered calls.
 //!
 //! An interrupted call has no result, and that is no error. But a reader that loses results, or a file that lacks
-//! them, looks the same, so whoever imports a session is told how many there are. Calls of a thread's last answer are
-//! not counted: their tools may be running.
+//! them, looks the same, so an import reports the number of such calls. Calls of a thread's last answer are not
+//! counted: their tools may be running.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,10 +32,10 @@ pub(super) fn warn(reading: &mut Reading) {
 /// An event of a session: its thread, by its place among them, and its place in that thread.
 type Place = (usize, Seq);
 
-/// How many calls of a session no thread answers, other than those of a thread's last answer.
+/// Number of a session's calls that no thread answers, other than those of a thread's last answer.
 ///
-/// Each thread's own events are paired once; what a fork answers of the events it shares is a stray there, and found
-/// by its id. So the cost follows the size of the file, however often its threads fork.
+/// Each thread's own events are paired once; results in a fork for calls in its shared events are strays there, and
+/// found by their ids. So the cost follows the size of the file, however often its threads fork.
 fn unanswered(session: &Session) -> usize {
     let mut open: Vec<(Place, &CallId)> = Vec::new();
     let mut strays: HashMap<&CallId, usize> = HashMap::new();
@@ -63,7 +63,7 @@ fn unanswered(session: &Session) -> usize {
     open.len()
 }
 
-/// A thread's own events. Those of a fork are counted on from the ones it shares.
+/// A thread's own events. The numbers of a fork's events continue from the shared ones.
 fn own(thread: &Thread) -> impl Iterator<Item = (Seq, &Fact)> {
     let shared = shared(thread);
     (shared.0 + 1..).map(Seq).zip(thread.events.iter().map(|event| &event.fact))
@@ -76,7 +76,7 @@ fn shared(thread: &Thread) -> Seq {
     }
 }
 
-/// An answer's id, where it has one.
+/// An answer's id, if it has one.
 fn answer_of(fact: &Fact) -> Option<&AnswerId> {
     match fact {
         Fact::AssistantSaid { answer, .. } => answer.as_ref(),
@@ -193,7 +193,7 @@ mod tests {
         check(&[(0, 0, "u call:a u")], 0);
         check(&[(0, 0, "u call:a@1 call:b@1 result:b")], 0);
         check(&[(0, 0, "u call:a call:b result:b")], 1);
-        // A fork that has said nothing yet stands at an answer that it shares, even through a fork of the like.
+        // A fork without events of its own stands at an answer that it shares, even through another such fork.
         check(&[(0, 0, "u call:a u call:b result:b"), (0, 3, "u"), (1, 4, "u")], 0);
         check(&[(0, 0, "u call:a u call:b result:b"), (0, 3, "call:c result:c")], 1);
     }

@@ -1,4 +1,4 @@
-//! Files compressed with zstd, unpacked no further than allowed.
+//! Files compressed with zstd, unpacked up to a limit.
 
 use std::io::{Error, ErrorKind, Read};
 
@@ -9,12 +9,12 @@ use ruzstd::decoding::{
 
 use super::{ReadError, lines::Limits};
 
-/// Whether the bytes begin as a zstd frame does.
+/// Returns true if the bytes begin as a zstd frame does.
 pub(crate) fn is_compressed(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
 }
 
-/// Unpacks every frame of a file. Stops at the limit, whatever the frames promise.
+/// Unpacks every frame of a file. Stops at the limit, whatever the frames announce.
 pub(crate) fn decompress(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, ReadError> {
     let mut rest = bytes;
     let mut unpacked = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn decompress(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, ReadE
             }
             Err(error) => return Err(broken(error)),
         };
-        // One byte more than allowed tells a file at the limit from one beyond it.
+        // One byte more than the limit is read, to tell a file at the limit from one beyond it.
         let room = limits.decompressed.saturating_sub(unpacked.len()) as u64;
         let read = decoder.by_ref().take(room.saturating_add(1)).read_to_end(&mut unpacked);
         read.map_err(|source| ReadError::Compression { source })?;

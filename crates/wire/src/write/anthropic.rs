@@ -1,7 +1,7 @@
-//! Lines, to Anthropic messages.
+//! Writes lines as Anthropic messages.
 //!
-//! A message is drafted as a list of blocks, each of which knows where it came from. A draft that is still exactly
-//! the blocks of one event leaves with that event's bytes; so legality costs only the messages it touches.
+//! A message is drafted as a list of blocks, each of which knows its source. A draft that is still exactly the blocks
+//! of one event leaves with that event's bytes; so legality costs only the messages it touches.
 
 mod block;
 mod draft;
@@ -34,7 +34,7 @@ pub(super) fn words(text: &str) -> String {
     draft::message("user", &format!("[{}]", block::text(text).json))
 }
 
-/// Whether a message is an answer that ends with a text that ends in white space.
+/// Returns true if a message is an answer that ends with a text that ends in white space.
 pub(super) fn is_answer_ended(message: &str) -> bool {
     let Ok(message) = Json::parse(message, "a message") else { return false };
     if message.text_at("role") != Some("assistant") {
@@ -49,7 +49,7 @@ pub(super) fn is_answer_ended(message: &str) -> bool {
     text.is_some_and(|text| text.ends_with(char::is_whitespace))
 }
 
-/// The system prompt of texts that came from elsewhere.
+/// Writes the system prompt of texts that came in another format.
 pub(crate) fn system(texts: &[String]) -> String {
     match texts {
         [only] => quoted(only),
@@ -62,7 +62,7 @@ pub(crate) fn system(texts: &[String]) -> String {
 
 pub(crate) use block::without_blanks;
 
-/// The messages a line is drafted as: at most one, but for events that are recorded each by itself.
+/// Drafts a line's messages: at most one, except for events that are recorded each by itself.
 fn drafted<'e>(line: &Line<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
     match line {
         Line::Whole(entries) => joined(entries.iter().map(|entry| whole(entry, pen))),
@@ -85,7 +85,7 @@ fn drafted<'e>(line: &Line<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
     }
 }
 
-/// Several drafts as one.
+/// Joins several drafts into one.
 fn joined<'e>(drafts: impl Iterator<Item = Option<Draft<'e>>>) -> Option<Draft<'e>> {
     drafts.flatten().reduce(|mut first, next| {
         first.absorb(next);
@@ -93,7 +93,7 @@ fn joined<'e>(drafts: impl Iterator<Item = Option<Draft<'e>>>) -> Option<Draft<'
     })
 }
 
-/// The message an event is, or `None` if it says nothing that can be said here.
+/// The message an event is, or `None` if it has no content that can be written here.
 fn whole<'e>(entry: &'e Entry<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
     if let Some(own) = &entry.own {
         let role = own.text_at("role").unwrap_or_default();
@@ -103,7 +103,7 @@ fn whole<'e>(entry: &'e Entry<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
     (!blocks.is_empty()).then(|| Draft::with(block::role(&entry.event.fact), blocks, Some(entry)))
 }
 
-/// What an event says, results aside.
+/// Content of an event without its results.
 fn said<'e>(entry: &'e Entry<'e>, shown: Shown<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
     let mut draft = whole(entry, pen)?;
     let has_results = !entry.event.fact.results().is_empty();
@@ -122,7 +122,7 @@ fn answer<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>
     };
     let mut blocks = pen.own_blocks(entry, own);
     if fragment.places.is_some() {
-        // Part and block stand in the same place, or else nobody can say which block shows what.
+        // Part and block have the same index, or else it is unknown which block shows which part.
         if blocks.len() == entry.parts().len() {
             let mut places = 0..;
             blocks.retain(|_| places.next().is_some_and(|place| fragment.shows(place)));
@@ -143,13 +143,13 @@ fn result<'e>(outcome: &Outcome<'e, 'e>, pen: Pen<'e, '_>) -> Option<Block<'e>> 
     }
 }
 
-/// What the provider demands: no empty text, nothing it could not read, no answer that ends in thought, roles that
-/// alternate, and results first.
+/// Makes drafts acceptable to the provider: no empty text, no unreadable block, no answer that ends with thinking,
+/// alternating roles, and results first.
 fn legal<'e>(mut drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
     let mut begun = false;
     for draft in &mut drafts {
         draft.blocks.retain(|block| {
-            // A signed compaction stands for what came before it: where that is still there, it says nothing.
+            // A signed compaction stands for the messages before it: if they are still there, it is left out.
             let keep = match block.kind {
                 Kind::BlankText | Kind::Broken => false,
                 Kind::Compaction => !begun,
@@ -158,7 +158,7 @@ fn legal<'e>(mut drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
             begun |= keep;
             keep
         });
-        // Thought that led to nothing goes before answers are joined: it did not lead to the next one.
+        // Thinking at the end of an answer is dropped before answers are joined: it did not lead to the next one.
         if draft.speaker() == Speaker::Assistant {
             let said = draft.blocks.iter().rposition(|block| block.kind != Kind::Thinking);
             draft.blocks.truncate(said.map_or(0, |last| last + 1));
@@ -172,7 +172,7 @@ fn legal<'e>(mut drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
     merged
 }
 
-/// Drafts without the empty ones, neighbours of one role as one.
+/// Drafts without the empty ones, neighbours of one role joined.
 fn merged<'e>(drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
     let mut merged: Vec<Draft<'e>> = Vec::new();
     for draft in drafts.into_iter().filter(|draft| !draft.blocks.is_empty() || draft.role.is_empty()) {

@@ -1,8 +1,8 @@
-//! The ids of calls as they are written.
+//! Ids of calls as they are written.
 //!
-//! Providers reuse ids ("call_1" in every turn), and some refuse a request that holds one twice. So each call gets the
-//! id it had, made safe if it comes from elsewhere, with a number behind it if the request holds it already. Only what
-//! was written before decides, so that a request that grows at its end keeps its ids.
+//! Providers reuse ids ("call_1" in every turn), and some refuse a request that holds one twice. So each call gets
+//! the id it had, made safe if it comes from another format, with a number appended if the request holds it already.
+//! Only calls written before decide, so that a request that grows at its end keeps its ids.
 
 use std::{
     borrow::Cow,
@@ -13,10 +13,10 @@ use epitome_core::{Digest, Part};
 
 use super::{Entry, Line, Site};
 
-/// Where an id may stand only once.
+/// Scope within which an id must be unique.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unique {
-    /// Nowhere: ids are written as they were recorded.
+    /// None: ids are written as they were recorded.
     Nowhere,
     /// Among the calls of one answer.
     InAnswer,
@@ -24,13 +24,14 @@ pub(super) enum Unique {
     InRequest,
 }
 
-/// The ids that are not written as the log has them, by the event and the place of the call.
+/// Ids that differ from those in the log, by the event and the index of the call.
 pub(super) struct Ids {
     changed: HashMap<(usize, usize), String>,
 }
 
 impl Ids {
-    /// Gives every call its id. `safe` makes one from another format fit; calls for which `is_fixed` holds have none.
+    /// Gives every call its id. `safe` makes one from another format valid; calls for which `is_fixed` holds have
+    /// none.
     pub(super) fn of(
         lines: &[Line<'_, '_>],
         unique: Unique,
@@ -64,12 +65,12 @@ impl Ids {
         Self { changed }
     }
 
-    /// The id a call is written with, if it is not the log's.
+    /// Id of a call, if it is not the log's.
     pub(super) fn changed(&self, entry: &Entry<'_>, place: usize) -> Option<&str> {
         self.changed.get(&(entry.index, place)).map(String::as_str)
     }
 
-    /// The id a call is written with.
+    /// Id of a call.
     pub(super) fn of_site<'i>(&'i self, site: &Site<'_, 'i>) -> &'i str {
         self.changed(site.entry, site.place).unwrap_or(&site.call.id.0)
     }
@@ -79,7 +80,7 @@ impl Ids {
 #[derive(Default)]
 struct Taken {
     ids: HashSet<String>,
-    /// The last number behind each id, so that a thousand of the same are not tried one by one.
+    /// Last number appended to each id, so that a thousand equal ones are not tried one by one.
     numbers: HashMap<String, u64>,
 }
 
@@ -99,7 +100,7 @@ impl Taken {
     }
 }
 
-/// An id of at most `most` bytes: a longer one is cut, and told apart from its like by a digest.
+/// An id of at most `most` bytes: a longer one is cut, and made distinct by a digest.
 pub(super) fn shortened(id: &str, most: usize) -> Cow<'_, str> {
     if id.len() <= most {
         return id.into();

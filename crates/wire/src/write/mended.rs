@@ -1,4 +1,4 @@
-//! Content of which an edit replaced some parts: what stayed keeps its bytes.
+//! Content in which an edit replaced some parts: unchanged parts keep their bytes.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use epitome_core::Part;
 
 use crate::json::Json;
 
-/// The blocks that show `shown`, where `own` are those that show `original`. A part that is still there keeps its
-/// block, the others are written by `fresh`, which may have nothing to say.
+/// Writes the blocks of `shown`, given `own`, the blocks of `original`. A part that is still there keeps its block,
+/// the others are written by `fresh`, which may return none.
 pub(super) fn mended(
     own: &[Cow<'_, str>],
     original: &[Part],
@@ -33,8 +33,8 @@ pub(super) fn own_blocks<'j>(content: Option<&Json<'j>>, text: impl Fn(&str) -> 
     }
 }
 
-/// For each shown part the place of the same part in the original, if it is still where it was: counted from the
-/// beginning or, once something has changed, from the end. Edits replace parts in place, or a middle by less.
+/// For each shown part the index of the same part in the original, if it has kept its position: counted from the
+/// beginning or, after the first change, from the end. Edits replace parts in place, or a middle by less.
 fn aligned(original: &[Part], shown: &[Part]) -> Vec<Option<usize>> {
     let same = |(one, other): &(&Part, &Part)| one == other;
     if original.len() == shown.len() {
@@ -51,7 +51,7 @@ fn aligned(original: &[Part], shown: &[Part]) -> Vec<Option<usize>> {
             (index >= shown.len() - tail).then(|| index + original.len() - shown.len())
         }
     };
-    // The last parts stand further back by as much as the original is longer.
+    // The last parts are shifted by as much as the original is longer.
     (0..shown.len()).map(place).collect()
 }
 

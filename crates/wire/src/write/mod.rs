@@ -1,9 +1,8 @@
-//! Writing a history in a provider's format: the one way to do it, whether it comes from a log or from a context.
+//! Writes a history in a provider's format: the one way to do it, for a log and for a context.
 //!
-//! Whoever wants a history written says what it consists of in [`Line`]s, in an order that every provider takes: an
-//! answer, then what its calls gave back, then whatever came next. The three writers know nothing of logs and contexts.
-//! What came in the format it leaves in keeps its bytes, block by block; everything else is written afresh from what it
-//! says.
+//! The caller describes the history in [`Line`]s, in an order that every provider accepts: an answer, then the
+//! results of its calls, then the next message. The three writers do not know logs and contexts. Content that came in
+//! the target format keeps its bytes, block by block; everything else is written anew.
 
 pub(crate) mod anthropic;
 mod ids;
@@ -29,12 +28,12 @@ use crate::{
     legality::{Rule, Rules},
 };
 
-/// How a history is written.
+/// Manner in which a history is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner<'m> {
-    /// What the provider demands; without, the history is written as it was recorded.
+    /// The provider's rules; without them, the history is written as it was recorded.
     pub(crate) rules: Option<&'m Rules>,
-    /// Whoever counts what is written: with it, no note costs more than what it stands for.
+    /// Meter of the written content: with it, no note costs more than the part it stands for.
     pub(crate) meter: Option<&'m Meter>,
 }
 
@@ -50,13 +49,13 @@ impl Manner<'_> {
 
 /// An event to be written, with its raw JSON if that is in the format it is written in.
 pub(crate) struct Entry<'a> {
-    /// Its place among the events of this history; a later event has a higher one.
+    /// Its index among the events of this history; a later event has a higher one.
     pub(crate) index: usize,
     pub(crate) event: &'a Event,
     pub(crate) own: Option<Json<'a>>,
-    /// The base64 of its media, by the hash of what it holds: looked for once, however many parts there are.
+    /// Base64 of its media, by the hash of its content: searched for once, however many parts there are.
     inline: OnceCell<BTreeMap<Digest, String>>,
-    /// Which blocks of an Anthropic message are results.
+    /// Indices of an Anthropic message's blocks that are results.
     results: OnceCell<Vec<usize>>,
 }
 
@@ -92,37 +91,37 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What is to be written, piece by piece.
+/// A piece of the history to write.
 pub(crate) enum Line<'e, 'a> {
-    /// Events as they were recorded, results and all, as one message where the format can.
+    /// Events as they were recorded, results included, as one message if the format can.
     Whole(Vec<&'e Entry<'a>>),
-    /// What an event says, results aside.
+    /// Content of an event without its results.
     Said(&'e Entry<'a>, Shown<'a>),
     /// One answer.
     Answer(Vec<Fragment<'e, 'a>>),
-    /// What the calls of the answer before it gave back, each once.
+    /// Results of the calls of the answer before it, each once.
     Returned(Vec<Outcome<'e, 'a>>),
-    /// Words that no event says in this form, in somebody's name; `origin` is where they come from, if from anywhere.
+    /// Words that are not an event's content in this form, by some speaker; `origin` is their event, if any.
     Words { by: Speaker, text: &'a str, origin: Option<usize> },
 }
 
-/// What is shown of something that was sent before.
+/// Content that is shown of an event.
 #[derive(Clone, Copy)]
 pub(crate) enum Shown<'a> {
-    /// All of it.
+    /// Its own content.
     AsSent,
-    /// These parts instead.
+    /// These parts instead of its own.
     Replaced(&'a [Part]),
 }
 
-/// What is shown of one event of an answer.
+/// The shown part of one event of an answer.
 pub(crate) struct Fragment<'e, 'a> {
     pub(crate) entry: &'e Entry<'a>,
-    /// The places of the shown parts; `None` if all are.
+    /// Indices of the shown parts; `None` if all are.
     pub(crate) places: Option<Vec<usize>>,
-    /// Whether something that stood directly before it is left out.
+    /// True if the part or event directly before it is left out.
     pub(crate) parted_before: bool,
-    /// Whether something that followed it in the same answer is left out.
+    /// True if a part or event after it in the same answer is left out.
     pub(crate) parted_after: bool,
 }
 
@@ -132,7 +131,7 @@ impl<'e, 'a> Fragment<'e, 'a> {
         Self { entry, places: None, parted_before: false, parted_after: false }
     }
 
-    /// The parts it shows, with their places.
+    /// The parts it shows, with their indices.
     fn shown(&self) -> impl Iterator<Item = (usize, &'a Part)> {
         let parts = self.entry.parts().iter().enumerate();
         parts.filter(|(place, _)| self.shows(*place))
@@ -143,7 +142,7 @@ impl<'e, 'a> Fragment<'e, 'a> {
     }
 }
 
-/// A call and what is shown of its outcome.
+/// A call and the shown content of its result.
 pub(crate) struct Outcome<'e, 'a> {
     /// The call; `None` if only the provider knows it.
     pub(crate) site: Option<Site<'e, 'a>>,
@@ -151,7 +150,7 @@ pub(crate) struct Outcome<'e, 'a> {
     pub(crate) result: Option<Returned<'e, 'a>>,
 }
 
-/// Where a call was made.
+/// The event and index of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'e, 'a> {
     pub(crate) entry: &'e Entry<'a>,
@@ -170,18 +169,18 @@ pub(crate) struct Returned<'e, 'a> {
 /// A message, written.
 pub(crate) struct Written {
     pub(crate) json: String,
-    /// The entries it stands for.
+    /// Indices of its entries.
     pub(crate) events: Vec<usize>,
     pub(crate) speaker: Speaker,
 }
 
-/// Whose message it is, as far as the order of roles goes.
+/// Author of a message, for the order of roles.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaker {
     /// The user, or a tool.
     User,
     Assistant,
-    /// Nobody whose place a provider minds: a system message, an unknown one.
+    /// An author outside the order of roles: of a system message, or an unknown one.
     Other,
 }
 
@@ -191,7 +190,7 @@ pub(crate) struct History {
     pub(crate) layout: Layout,
 }
 
-/// How a history stands in its request.
+/// Form of a history in its request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// As a list of messages.
@@ -211,21 +210,22 @@ pub(crate) fn history(format: Format, lines: &[Line<'_, '_>], manner: Manner<'_>
     History { messages, layout }
 }
 
-/// What stands before a history that does not begin with the user.
+/// User message put before a history that does not begin with the user.
 pub(crate) const OPENING: &str = "(continued)";
 
-/// What follows a history that ends with the model, where it may not, and a summary that is told as an answer.
+/// User message put after a history that ends with the model where it may not, and after a summary that is told as an
+/// answer.
 pub(crate) const CONTINUE: &str = "Continue.";
 
-/// What a summary that is told as an answer answers.
+/// User message before a summary that is told as an answer.
 pub(crate) const QUESTION: &str = "What has been done so far?";
 
-/// Puts in what the provider demands at either end.
+/// Adds messages that the provider requires at either end.
 fn frame(format: Format, messages: &mut Vec<Written>, manner: Manner<'_>) {
     let speakers = || messages.iter().enumerate().filter(|(_, message)| message.speaker != Speaker::Other);
     let is_answer = |(_, message): &(usize, &Written)| message.speaker == Speaker::Assistant;
     let first = speakers().next().filter(is_answer).filter(|_| manner.demands(Rule::FirstIsUser));
-    // Nobody continues an answer where white space has already ended it, also not one that a signed summary opens.
+    // An answer that ends in white space is refused as one to continue, even if it begins with a signed summary.
     let has_ended = |message: &Written| {
         format == Format::Anthropic && manner.is_legal() && anthropic::is_answer_ended(&message.json)
     };
@@ -241,7 +241,7 @@ fn frame(format: Format, messages: &mut Vec<Written>, manner: Manner<'_>) {
     }
 }
 
-/// A message in the user's name that no event says.
+/// A message in the user's name without an event.
 pub(crate) fn words(format: Format, text: &str) -> Written {
     let json = match format {
         Format::OpenaiChat => openai_chat::words(text),
@@ -251,11 +251,11 @@ pub(crate) fn words(format: Format, text: &str) -> Written {
     Written { json, events: Vec::new(), speaker: Speaker::User }
 }
 
-/// Whether a value is a word that the wrapping of a message pays for: a role, a name, an id.
+/// Returns true if a value is a short word that the wrapping of a message pays for: a role, a name, an id.
 fn is_short(value: &Json<'_>) -> bool {
     const LONGEST: usize = 80;
     value.as_text().is_some_and(|text| text.len() <= LONGEST && !text.contains(char::is_whitespace))
 }
 
-/// What a call that never returned is answered with.
+/// Result for a call that has none.
 const STAND_IN: &str = UNANSWERED;

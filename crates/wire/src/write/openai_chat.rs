@@ -1,4 +1,4 @@
-//! Lines, to Chat messages.
+//! Writes lines as Chat messages.
 
 mod answer;
 
@@ -50,7 +50,7 @@ struct Pen<'e, 'p> {
     reasoning: Reasoning,
 }
 
-/// Whether answers that called tools must have a place for their reasoning.
+/// Reports whether answers that called tools must have a member for their reasoning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reasoning {
     AsShown,
@@ -58,8 +58,8 @@ enum Reasoning {
 }
 
 impl Reasoning {
-    /// A model that wants its reasoning back refuses an answer without it once it thinks. That it does shows in the
-    /// history, or is to be feared where another model made it.
+    /// Decides it. A model that requires its reasoning refuses an answer without it once it thinks: this shows in the
+    /// history, or must be assumed if another model made an answer.
     fn of(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Self {
         let thinks = |fragment: &Fragment<'_, '_>| {
             let has_place = |own: &Json<'_>| REASONING.into_iter().any(|key| own.text_at(key).is_some());
@@ -87,7 +87,7 @@ impl<'e> Pen<'e, '_> {
         }
     }
 
-    /// All messages an event is written as.
+    /// Writes an event as all of its messages.
     fn everything(self, entry: &'e Entry<'e>) -> Vec<Written> {
         let results = 0..entry.event.fact.results().len();
         let returned = results
@@ -95,12 +95,12 @@ impl<'e> Pen<'e, '_> {
         returned.chain(self.said(entry, Shown::AsSent)).collect()
     }
 
-    /// The message of what an event says, results aside.
+    /// Writes the content of an event without its results.
     fn said(self, entry: &'e Entry<'e>, shown: Shown<'e>) -> Option<Written> {
         let role = role(entry);
         if let Some(own) = &entry.own {
             let answers = matches!(own.text_at("role"), Some("tool" | "function"));
-            // What answers a call is written with it, and what says that it does and names none is refused.
+            // Results are written with their calls, and a tool message that names no call is refused.
             if !entry.event.fact.results().is_empty()
                 || (self.manner.is_legal() && entry.is_carried() && answers)
             {
@@ -166,7 +166,8 @@ impl<'e> Pen<'e, '_> {
         let entry = returned.entry;
         let result = entry.event.fact.results().get(returned.ordinal)?;
         let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
-        // A call that has an id is answered by id, one that has only a name by name, whatever the result came as.
+        // A call that has an id is answered by id, one that has only a name by name, whatever form the result came
+        // in.
         let fits = |own: &&Json<'_>| {
             let by_name = own.text_at("role") == Some("function");
             site.is_none_or(|site| answer::is_called_by_name(site.entry, site.place) == by_name)
@@ -205,14 +206,14 @@ impl<'e> Pen<'e, '_> {
         if edits.is_empty() { own.raw.to_owned() } else { json::replaced(own, &edits) }
     }
 
-    /// The answer to a call that never returned.
+    /// Writes the stand-in for a call that has no result.
     fn stand_in(self, site: &Site<'e, 'e>) -> Written {
         let json = answering(Some(site), self.ids.of_site(site), &quoted(STAND_IN));
         Written { json, events: Vec::new(), speaker: Speaker::User }
     }
 }
 
-/// A message as it came, with `empty` for a content that is a list of nothing, which is refused.
+/// A message as it came, with `empty` for a content that is an empty list, which is refused.
 fn filled(own: &Json<'_>, empty: &str) -> String {
     match own.get("content").filter(|content| is_empty_list(content)) {
         Some(content) => json::replaced(own, &[(content, empty)]),
@@ -220,7 +221,7 @@ fn filled(own: &Json<'_>, empty: &str) -> String {
     }
 }
 
-/// The same of a message that is no answer: it must have content, though that may be an empty text.
+/// The same for a message that is not an answer: it must have content, though that may be an empty text.
 fn spoken(own: &Json<'_>) -> String {
     let is_message = matches!(own.text_at("role"), Some("user" | "system" | "developer" | "tool"));
     match own.get("content") {
@@ -237,7 +238,7 @@ fn is_empty_list(content: &Json<'_>) -> bool {
     content.as_array().is_some_and(<[_]>::is_empty)
 }
 
-/// The message that answers a call. A deprecated call has no id: it is answered by name.
+/// Writes the message that answers a call. A deprecated call has no id: it is answered by name.
 fn answering(site: Option<&Site<'_, '_>>, id: &str, content: &str) -> String {
     let id = quoted(id);
     if site.is_some_and(|site| answer::is_called_by_name(site.entry, site.place)) {
@@ -258,7 +259,7 @@ fn message(role: &str, content: &str) -> String {
     format!(r#"{{"role":"{role}","content":{content}}}"#)
 }
 
-/// The content of a message that is no answer; `None` if it says nothing.
+/// Writes the content of a message that is not an answer; `None` if it is empty.
 fn question(role: &str, pieces: &[Piece<'_>]) -> Option<String> {
     if let [Piece::Text(text)] = pieces {
         return Some(quoted(text));

@@ -1,4 +1,4 @@
-//! Lines, to Responses items.
+//! Writes lines as Responses items.
 
 mod item;
 
@@ -35,11 +35,11 @@ pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> (Vec<Written>
     (items.into_iter().map(|item| item.written).collect(), Layout::List)
 }
 
-/// An item, written, and what it is to those around it.
+/// A written item, and its relation to its neighbours.
 struct Item {
     written: Written,
     is_reasoning: bool,
-    /// Whether something that stood directly before it, or after it, is left out.
+    /// True if something directly before it is left out, and true if something directly after it is.
     parted: (bool, bool),
 }
 
@@ -55,7 +55,7 @@ impl Item {
     }
 }
 
-/// Items without the reasoning whose next item is not the one that followed it: by itself, it is refused.
+/// Drops reasoning whose next item is not the one that followed it: alone it is refused.
 fn without_dangling(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for item in items.into_iter().rev() {
@@ -75,7 +75,7 @@ pub(super) fn words(text: &str) -> String {
     item::message("user", &item::text(&quoted(text)))
 }
 
-/// A message of the developer's.
+/// A message of the developer.
 pub(super) fn developer(texts: &[String]) -> String {
     let parts: Vec<String> = texts.iter().map(|text| item::text(&quoted(text))).collect();
     item::message("developer", &parts.join(","))
@@ -94,7 +94,8 @@ fn bare<'l>(lines: &'l [Line<'_, '_>]) -> Option<(&'l Entry<'l>, &'l str)> {
     bare_text(entry).map(|text| (entry, text))
 }
 
-/// The literal of an input that was only a string. A string among the items of a list was carried, and is none.
+/// The literal of an input that was only a string. A string among the items of a list was carried, and does not
+/// count.
 fn bare_text<'e>(entry: &'e Entry<'_>) -> Option<&'e str> {
     let own = entry.own.as_ref().filter(|own| own.as_text().is_some())?;
     (!entry.is_carried()).then_some(own.raw)
@@ -127,7 +128,7 @@ impl<'e> Pen<'e, '_> {
         }
     }
 
-    /// All items an event is written as.
+    /// Writes an event as all of its items.
     fn everything(self, entry: &'e Entry<'e>) -> Vec<Item> {
         if matches!(entry.event.fact, Fact::AssistantSaid { .. }) {
             return self.answer(&Fragment::whole(entry));
@@ -138,12 +139,12 @@ impl<'e> Pen<'e, '_> {
         returned.chain(self.said(entry, Shown::AsSent)).collect()
     }
 
-    /// The item of what an event says, results aside.
+    /// Writes the content of an event without its results.
     fn said(self, entry: &'e Entry<'e>, shown: Shown<'e>) -> Option<Item> {
         let portable = || Portable::of(entry, self.manner.meter);
         let (json, speaker) = match (&entry.own, shown) {
             (Some(_), _) if !entry.event.fact.results().is_empty() => return None,
-            // What says that it answers a call, and names none, is refused.
+            // An output item that names no call is refused.
             (Some(own), _)
                 if self.manner.is_legal()
                     && entry.is_carried()
@@ -238,7 +239,7 @@ impl<'e> Pen<'e, '_> {
         let renamed = self.ids.changed(entry, 0).map(quoted).zip(own.get("call_id"));
         let odd = own.get("arguments").filter(|given| given.is_object() || given.as_array().is_some());
         let odd = odd.filter(|_| own.text_at("type") == Some("function_call"));
-        // What a model wrote as an object is sent as the text of that object.
+        // Arguments that a model wrote as an object are sent as the text of that object.
         let text = odd.map(|given| (given, quoted(given.raw)));
         let text = text.as_ref().map(|(given, text)| (*given, text.as_str()));
         let edits = content.zip(shown.as_deref()).into_iter().chain(text);
@@ -247,7 +248,7 @@ impl<'e> Pen<'e, '_> {
         if fragment.places.is_some() {
             json = known_members(&json);
         }
-        // The provider remembers an item by its id, and misses the reasoning that led to it.
+        // The provider remembers an item by its id, and would miss the reasoning that led to it.
         if fragment.parted_before
             && own.get("id").is_some()
             && !is_reasoning(entry)
@@ -312,7 +313,7 @@ impl<'e> Pen<'e, '_> {
     }
 }
 
-/// A message that is shown in part, without the members that nobody knows: the part that paid for them may be gone.
+/// A message that is shown in part, without unknown members: the part that paid for them may be gone.
 fn known_members(json: &str) -> String {
     const KNOWN: [&str; 6] = ["type", "id", "role", "status", "phase", "content"];
     let Ok(item) = Json::parse(json, "an item") else { return json.to_owned() };

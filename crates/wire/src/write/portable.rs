@@ -1,7 +1,7 @@
-//! What an event says, in terms every format has: text, calls and media with their bytes.
+//! Content of an event in terms every format has: text, calls and media with their bytes.
 //!
-//! What cannot be said in another format becomes a short note, so that the model knows that something stood there. Where
-//! somebody counts, a note that would cost more than what it stands for is not written.
+//! Content that has no equivalent in another format becomes a short note, so that the model knows that something
+//! stood there. If a meter is given, a note that would cost more than its part is not written.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -26,19 +26,19 @@ pub(super) enum Piece<'a> {
     Medium {
         mime: &'a str,
         source: Source<'a>,
-        /// What stands for it where the format has no place for it.
+        /// Note in its place if the format has no equivalent.
         note: Option<String>,
     },
 }
 
-/// Where a medium's bytes are.
+/// Source of a medium's bytes.
 pub(super) enum Source<'a> {
     Base64(&'a str),
     Url(&'a str),
 }
 
 impl Piece<'_> {
-    /// What stands for a piece in a place that takes only text.
+    /// Text in place of a piece where only text is possible.
     pub(super) fn note(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -61,7 +61,7 @@ impl<'a> Portable<'a> {
         Self { event: entry.event, inline: entry.inline.get_or_init(|| inline(entry.event)), meter }
     }
 
-    /// What the message says, results aside.
+    /// Content of the message without its results.
     pub(super) fn pieces(&self) -> Vec<Piece<'_>> {
         match &self.event.fact {
             Fact::Compacted(compaction) => self.summary(&compaction.summary).into_iter().collect(),
@@ -69,17 +69,17 @@ impl<'a> Portable<'a> {
         }
     }
 
-    /// What some parts of this event say. Reasoning is its provider's alone and says nothing here.
+    /// Content of some parts of this event. Reasoning belongs to its provider and is left out.
     pub(super) fn said<'p>(&'p self, parts: &'p [Part]) -> Vec<Piece<'p>> {
         self.said_at(parts.iter().enumerate())
     }
 
-    /// The same of parts that are given with their places.
+    /// The same for parts that are given with their indices.
     pub(super) fn said_at<'p>(&'p self, parts: impl Iterator<Item = (usize, &'p Part)>) -> Vec<Piece<'p>> {
         parts.filter_map(|(place, part)| self.piece(place, part)).collect()
     }
 
-    /// The texts of some parts, with notes for what is none.
+    /// Texts of some parts, with notes for parts that are not text.
     pub(super) fn texts(&self, parts: &[Part]) -> Vec<String> {
         self.said(parts).iter().filter_map(|piece| piece.note().map(str::to_owned)).collect()
     }
@@ -134,7 +134,7 @@ impl<'a> Portable<'a> {
     }
 }
 
-/// A note that something stood here.
+/// A note for a part that is left out.
 pub(super) fn left_out(what: &str) -> String {
     format!("[{what}: left out, it cannot be shown here]")
 }
@@ -148,7 +148,7 @@ fn inline(event: &Event) -> BTreeMap<Digest, String> {
     inline
 }
 
-/// Every string of a value that is base64, by the hash of what it holds.
+/// Collects every base64 string in a value, by the hash of its decoded content.
 fn collect(value: &Json<'_>, found: &mut BTreeMap<Digest, String>) {
     match &value.value {
         Value::String(text) => {

@@ -1,8 +1,8 @@
-//! The request around the history: the settings' raw form with everything filled in again.
+//! The request around the history: the settings' raw form with all values filled in again.
 //!
 //! A value that was taken out left a `null`, which is filled from the newest event of its kind. An instruction that
-//! is newer than the settings counts even if they have no place for it; one that is older counts only if they kept
-//! its place, since a client that stopped sending its tools wants none.
+//! is newer than the settings counts even if they have no member for it; one that is older counts only if they kept
+//! its member, since a client that stopped sending its tools wants none.
 
 use std::ops::Range;
 
@@ -19,27 +19,27 @@ use crate::{
     tools,
 };
 
-/// A request, written.
+/// A written request.
 pub(crate) struct Request {
     pub(crate) body: String,
-    /// Where each message is, and the entries it stands for.
+    /// Byte range of each message, and its entries.
     pub(crate) messages: Vec<(Range<usize>, Vec<usize>)>,
 }
 
-/// What stands beside the history.
+/// Parts of a request other than its history.
 pub(crate) struct Head<'e, 'a> {
     pub(crate) settings: Option<&'e Entry<'a>>,
-    /// The system prompt, with what other formats say as their first messages.
+    /// The system prompt, with the leading system messages of other formats.
     pub(crate) system: Vec<&'e Entry<'a>>,
     pub(crate) tools: Option<&'e Entry<'a>>,
-    /// The model to ask instead of the one in the settings.
+    /// Model to ask instead of the one in the settings.
     pub(crate) model: Option<&'a str>,
-    /// How much the model may answer, where the format wants to be told and the settings do not say.
+    /// Output limit, used if the format requires one and the settings have none.
     pub(crate) answer: Option<Tokens>,
 }
 
 impl Head<'_, '_> {
-    /// Whether `setting` is set to something.
+    /// Returns true if `setting` has a value.
     pub(crate) fn has(&self, setting: &str) -> bool {
         let settings = self.settings.and_then(|entry| entry.own.as_ref());
         settings.and_then(|settings| settings.get(setting)).is_some_and(|value| !value.is_null())
@@ -76,7 +76,7 @@ pub(crate) fn fill(format: Format, head: &Head<'_, '_>, mut history: History, ma
     if let Some(entry) = head.tools {
         body.offer(keys.tools, entry, head, tool_list(format, entry));
     }
-    // A history of which nothing is left is still a list.
+    // A history that became empty is still a list.
     let emptied = manner.is_legal() && body.place(keys.history).is_some_and(Json::is_null);
     if !history.messages.is_empty() || emptied {
         body.put(keys.history, Value::History(history));
@@ -97,12 +97,12 @@ impl History {
     }
 }
 
-/// A request in the making.
+/// A request while it is written.
 struct Body<'s, 'a> {
     settings: Option<&'s Json<'a>>,
-    /// Values to be replaced, by where they begin.
+    /// Values to replace.
     edits: Vec<(&'s Json<'a>, Value)>,
-    /// Members to be added at the end.
+    /// Members to add at the end.
     added: Vec<(&'static str, Value)>,
 }
 
@@ -116,7 +116,7 @@ impl<'s, 'a> Body<'s, 'a> {
         self.settings.and_then(|settings| settings.get(key))
     }
 
-    /// Puts an instruction in its place, if it still counts.
+    /// Fills in an instruction, if it still counts.
     fn offer(&mut self, key: &'static str, entry: &Entry<'_>, head: &Head<'_, '_>, value: String) {
         let newer = head.settings.is_none_or(|settings| settings.index < entry.index);
         if newer || self.place(key).is_some_and(Json::is_null) {
@@ -177,11 +177,11 @@ impl Value {
     }
 }
 
-/// Where a system prompt goes.
+/// Place of a system prompt.
 enum System {
-    /// Into its own place or, where the format has none, into the first message.
+    /// Its own member or, if the format has none, the first message.
     Prompt(String),
-    /// Into a message in any case.
+    /// A message in any case.
     Message(String),
     Nothing,
 }
@@ -203,8 +203,8 @@ fn system(format: Format, entries: &[&Entry<'_>], manner: Manner<'_>) -> System 
         _ if texts.is_empty() => System::Nothing,
         Format::OpenaiChat => System::Message(openai_chat::texts("system", &texts)),
         Format::Anthropic => System::Prompt(anthropic::system(&texts)),
-        // Here the prompt is one text. The breaks between its parts cost tokens that nobody has counted, so that only a
-        // few parts are joined: as many as the wrapping of a message, which it does not need, pays for.
+        // The prompt is one text in this format. The breaks between its parts cost tokens that are not counted, so
+        // only a few parts are joined: as many as the wrapping of a message, which it does not need, pays for.
         Format::OpenaiResponses if texts.len() <= 4 => System::Prompt(quoted(&texts.join("\n"))),
         Format::OpenaiResponses => System::Message(openai_responses::developer(&texts)),
     }

@@ -1,4 +1,4 @@
-//! Histories that go on after their client compacted them.
+//! Histories that continue after their client compacted them.
 
 use epitome_core::{Event, Fact, Seq, SessionId};
 use epitome_store::{EventLog, Start, StoreError, records::ThreadRow};
@@ -6,18 +6,19 @@ use epitome_store::{EventLog, Start, StoreError, records::ThreadRow};
 use super::{Line, Place, Placing, is_aside};
 use crate::recorder::{Placed, known::OwnSummary, own_compaction};
 
-/// No answer has more events than that.
+/// Largest number of an answer's events.
 const ANSWER: u64 = 64;
 
 impl Placing<'_, '_> {
-    /// The continuation of a session that its client compacted, if the history says so beyond the first `known` units.
+    /// The continuation of a session that its client compacted, if the history shows one after the first `known`
+    /// units.
     pub(super) fn after_own_compaction(&self, known: usize) -> Result<Option<Place>, StoreError> {
         for own in self.recorder.known.summaries(self.principal) {
             if let Some(place) = self.going_on(own, known)? {
                 return Ok(Some(place));
             }
         }
-        // What this process does not remember it may have recorded.
+        // Summaries that this process does not remember may be in the store.
         for own in self.recorded_summaries()? {
             if let Some(place) = self.going_on(own, known)? {
                 return Ok(Some(place));
@@ -54,7 +55,7 @@ impl Placing<'_, '_> {
         Ok(summaries)
     }
 
-    /// What a thread was answered last, itself and not the one it was forked from.
+    /// The last answer of a thread itself, not of the one it was forked from.
     fn last_answer(&self, thread: &ThreadRow) -> Result<Vec<Event>, StoreError> {
         let begins = match thread.start {
             Start::Fork { at, .. } => at.next(),
@@ -79,7 +80,8 @@ impl Placing<'_, '_> {
         if let Some(key) = self.key() {
             let mut ours = self.threads_by_key(key)?;
             ours.retain(|thread| !is_aside(&thread.name));
-            // A summary that was asked for without an id may stand anywhere; whoever goes on with it knows better.
+            // A summary that was requested without an id may stand in any session; the client that goes on with it
+            // knows which.
             let at = ours.iter().position(|thread| thread.session == session).unwrap_or(0);
             return Ok((at < ours.len()).then(|| ours.swap_remove(at)));
         }

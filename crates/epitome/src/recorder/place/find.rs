@@ -9,34 +9,35 @@ use crate::recorder::known::Standing;
 
 /// A place in the log that holds the beginning of a history.
 pub(super) struct Match {
-    /// How many units of it.
+    /// Number of units found.
     pub(super) units: usize,
     pub(super) event: EventId,
     pub(super) thread: ThreadRow,
 }
 
 impl Placing<'_, '_> {
-    /// Whether the thread ends with what was found of the history.
+    /// Returns true if the thread ends with the units found.
     pub(super) fn is_end(&self, found: &Match) -> bool {
         found.thread.head.link.normal == self.links[found.units]
     }
 
-    /// The thread that ends where this history goes on, if that is fresh in mind.
+    /// The thread that ends where this history continues, if this process remembers it.
     pub(super) fn standing(&self) -> Option<(Standing, usize)> {
         let units = self.seen.units();
         let last = units.len();
         // An answer that is new here was given elsewhere: the thread went on through another gateway.
         let asked = units.iter().rev().take_while(|unit| unit.speaker != Speaker::Model).count();
-        // The whole history, known to its end, is a retry or a question asked again: not the usual way. And every history
-        // begins where a thread stands in which nothing was said.
+        // A whole history that is known to its end is a retry or a question asked again, which is not the usual case.
+        // And every history begins where a thread stands that has no messages.
         (last.saturating_sub(STEPS.min(asked)).max(1)..last).rev().find_map(|units| {
             let standing = self.recorder.known.standing(self.principal, self.links[units])?;
             (standing.key.as_deref() == self.key()).then_some((standing, units))
         })
     }
 
-    /// Whether what was found is this request's past: an id says so, or an answer to it does. The same words are only that,
-    /// unless no answer to them was ever recorded, and this asks for one or brings it along.
+    /// Returns true if the history found is this request's past: an id shows it, or an answer in it does. Equal
+    /// questions alone do not, unless no answer to them was ever recorded, and this request asks for one or includes
+    /// it.
     pub(super) fn is_past(&self, found: &Match) -> Result<bool, StoreError> {
         if is_aside(&found.thread.name) {
             return Ok(false);
@@ -44,12 +45,12 @@ impl Placing<'_, '_> {
         if self.key().is_some() && self.is_ours(&found.thread) {
             return Ok(true);
         }
-        // Scripts bring examples along: only what was answered here is an answer.
+        // Scripts supply examples: only an answer that was given here counts.
         let said = self.seen.units()[..found.units].iter().any(|unit| unit.speaker == Speaker::Model);
         if said && self.recorder.store.is_answered(found.thread.id, found.event.seq)? {
             return Ok(true);
         }
-        // A fork holds answers as its client tells them, because they were recognised as answers given here.
+        // A fork holds answers in its client's form, because they were recognised as answers given here.
         let is_fork = matches!(found.thread.start, Start::Fork { .. });
         if said && is_fork && self.key().is_none() && found.thread.key.is_none() {
             return Ok(true);
@@ -62,8 +63,8 @@ impl Placing<'_, '_> {
             && !self.recorder.known.is_under_way(found.thread.id, found.thread.head.seq))
     }
 
-    /// A thread that ends where this history goes on, where the one that was found has gone on like it already: two runs of
-    /// one prompt whose answers were the same.
+    /// A thread that ends where this history continues, if the one found has already continued in the same way: two
+    /// runs of one prompt with equal answers.
     pub(super) fn waiting(&self, found: &Match) -> Result<Option<Match>, StoreError> {
         let is_asked =
             |found: &Match| self.recorder.known.is_under_way(found.thread.id, found.thread.head.seq);
@@ -102,7 +103,7 @@ impl Placing<'_, '_> {
         }
     }
 
-    /// The longest part of the history that is known and that `fits`.
+    /// The longest known part of the history for which `fits` holds.
     pub(super) fn longest(
         &self,
         fits: &dyn Fn(&Match) -> Result<bool, StoreError>,
@@ -117,13 +118,13 @@ impl Placing<'_, '_> {
         self.far(near, fits)
     }
 
-    /// The longest part of the history that is known and that `fits`, of fewer than `near` units.
+    /// The longest known part of the history for which `fits` holds, with fewer than `near` units.
     fn far(
         &self,
         near: usize,
         fits: &dyn Fn(&Match) -> Result<bool, StoreError>,
     ) -> Result<Option<Match>, StoreError> {
-        // What is known of a history is known from its beginning: far from its end, halving finds where it stops.
+        // A known history is known from its beginning: far from its end, bisection finds its length.
         let (mut known, mut unknown) = (None, near);
         let mut lower = 1;
         while lower < unknown {

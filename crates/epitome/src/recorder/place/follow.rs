@@ -1,4 +1,5 @@
-//! Requests that name their past instead of holding it: after a response, or in a conversation that the provider keeps.
+//! Requests that name their past instead of holding it: after a response, or in a conversation that the provider
+//! keeps.
 
 use epitome_core::{Digest, Event, EventId, Fact, Link, Seq, SessionId};
 use epitome_store::{
@@ -9,11 +10,11 @@ use epitome_store::{
 use super::{Place, Placing, find::Match};
 use crate::recorder::Placed;
 
-/// What is said of a request that names a past which was never recorded.
+/// Kind of the event recorded for a request that names a past which was never recorded.
 const UNRESOLVED: &str = "unresolved_past";
 
 impl Placing<'_, '_> {
-    /// After an answer that the request names.
+    /// Places a request after the answer that it names.
     pub(super) fn after(&self, found: Option<EventId>) -> Result<Place, StoreError> {
         let Some(event) = found else {
             let mut place = self.open(None, "main", Start::Root)?;
@@ -24,7 +25,7 @@ impl Placing<'_, '_> {
         let thread = store.thread(event.thread)?;
         let link = store.event(event)?.link.normal;
         let end = self.chained(link);
-        // The same request may stand there already: without an answer it is sent again, with one it is asked again.
+        // The same request may be there already: without an answer it is a retry, with one it is asked again.
         let again = store.recognise_for(self.principal, end)?;
         if let Some(again) = again.into_iter().find(|again| again.thread == event.thread) {
             let is_end = thread.head.link.normal == end;
@@ -43,7 +44,7 @@ impl Placing<'_, '_> {
         Ok(Place { link: end, ..place })
     }
 
-    /// In a conversation that the provider keeps: its request holds only what is new.
+    /// Places a request in a conversation that the provider keeps: it holds only new messages.
     pub(super) fn in_conversation(&self, id: &str) -> Result<Place, StoreError> {
         let known = self.threads_by_key(id)?.into_iter().next();
         let Some(thread) = known.filter(|thread| thread.head.seq > Seq::START) else {
@@ -65,10 +66,10 @@ impl Placing<'_, '_> {
         Ok(Place { link, ..self.at(&thread, thread.head.seq, new, Placed::Continued) })
     }
 
-    /// Whether a thread's last words are this request's: it was sent before, and had no answer.
+    /// Returns true if a thread's last messages are this request's: it was sent before, and had no answer.
     fn ends_with_this(&self, thread: &ThreadRow) -> Result<bool, StoreError> {
         let units = self.seen.units();
-        // Between two of them may stand what is recognised by nothing.
+        // Between two of them there may be events without a digest.
         let back = 4 * units.len() as u64 + 16;
         let from = Seq(thread.head.seq.0.saturating_sub(back) + 1);
         let tail =

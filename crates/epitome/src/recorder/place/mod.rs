@@ -1,7 +1,7 @@
-//! Where a request belongs: the thread whose history it continues, a fork where it parts from one, or a new session.
+//! Place of a request: the thread whose history it continues, a fork if it differs from one, or a new session.
 //!
-//! A client's id and the history itself are read together. An id alone mixes up subagents, titles and summaries, and some
-//! ids are given twice; a history alone cannot tell two runs of one prompt apart.
+//! A client's id and the history itself are read together. An id alone mixes up subagents, titles and summaries, and
+//! some ids are given twice; a history alone cannot tell two runs of one prompt apart.
 
 mod compacted;
 mod find;
@@ -25,13 +25,13 @@ use epitome_wire::{
 use self::find::Match;
 use super::{Arrival, Placed, Recorder, known::Standing};
 
-/// How far back from its end a history is compared link by link.
+/// Number of links near its end for which a history is compared one by one.
 const STEPS: usize = 64;
 
-/// Threads that no turn continues.
+/// Names of threads that no turn continues.
 const ASIDE: [&str; 2] = ["title", "compaction"];
 
-/// Where a request is written, and what is written.
+/// Place at which a request is written, and its new events.
 pub(crate) struct Place {
     pub(crate) session: SessionId,
     pub(crate) thread: ThreadId,
@@ -45,17 +45,17 @@ pub(crate) struct Place {
     pub(crate) line: Line,
 }
 
-/// Whether a session goes on with a thread when its client does.
+/// Kind of a thread: reports whether it becomes the session's newest when its client goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// It does: the thread is the conversation, or a fork of it.
+    /// The conversation, or a fork of it.
     Main,
-    /// It does not: a subagent, a title, a summary.
+    /// A subagent, a title, a summary.
     Side,
 }
 
 impl Line {
-    /// What a thread is.
+    /// Kind of a thread.
     pub(super) fn of(thread: &ThreadRow) -> Self {
         Self::named(&thread.name, &thread.start)
     }
@@ -77,9 +77,9 @@ pub(super) struct Placing<'r, 'b> {
     at: Time,
     seen: &'r Seen<'b>,
     caller: &'r Caller,
-    /// The normalised chain after so many units.
+    /// The normalised chain after each number of units.
     links: Vec<Digest>,
-    /// The threads by the ids that were asked for.
+    /// Threads by the ids that were looked up.
     named: RefCell<BTreeMap<String, Vec<ThreadRow>>>,
 }
 
@@ -94,7 +94,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         Self { recorder, principal: arrival.principal, at: arrival.at, seen, caller, links, named }
     }
 
-    /// The threads that the client calls so, newest first. One request asks for the same ids in several ways.
+    /// The threads with a client's id, newest first. The same ids are looked up several times for one request.
     fn threads_by_key(&self, id: &str) -> Result<Vec<ThreadRow>, StoreError> {
         if let Some(threads) = self.named.borrow().get(id) {
             return Ok(threads.clone());
@@ -119,7 +119,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         }
     }
 
-    /// The next turn of a conversation.
+    /// Places the next turn of a conversation.
     fn turn(&self) -> Result<Place, StoreError> {
         if let Some((standing, units)) = self.standing() {
             return self.onward(&standing, units);
@@ -170,7 +170,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         self.links.last().copied().unwrap_or(Link::ROOT.normal)
     }
 
-    /// The usual way: a thread goes on at its end.
+    /// Places a request at the end of a thread, the usual case.
     fn onward(&self, standing: &Standing, units: usize) -> Result<Place, StoreError> {
         let opening = if standing.instructions == self.seen.instructions() {
             Vec::new()
@@ -190,10 +190,11 @@ impl<'r, 'b> Placing<'r, 'b> {
         })
     }
 
-    /// On from a place in a thread: at its end, or in a fork.
+    /// Places a request after a place in a thread: at its end, or in a fork.
     fn from(&self, found: &Match) -> Result<Place, StoreError> {
         if found.units == self.seen.units().len() {
-            // Nothing new is said: the same again. Who has an answer already gets another one beside it.
+            // The request has no new message: it is repeated. If it has an answer already, the new one goes beside
+            // that.
             let (after, placed) = if self.is_end(found) {
                 (found.thread.head.seq, Placed::Retried)
             } else {
@@ -223,8 +224,8 @@ impl<'r, 'b> Placing<'r, 'b> {
         }
     }
 
-    /// What stands beside and before the history and is not as `thread` has it through an event. Of messages there may be several at a time,
-    /// of the rest the newest counts.
+    /// Instructions that differ from those `thread` has through an event. Several messages may hold at a time, of the
+    /// rest the newest counts.
     fn changed_opening(&self, thread: ThreadId, through: Seq) -> Result<Vec<Event>, StoreError> {
         use epitome_core::event::Instruction::{Message, Project, Settings, System, Tools};
         let mut known = self.recorder.store.of_kinds(thread, &["instructed"])?;
@@ -247,7 +248,7 @@ impl<'r, 'b> Placing<'r, 'b> {
             Fact::Instructed { what: Tools, parts } => Some(!parts.is_empty()),
             _ => None,
         });
-        // Absent tools are no event of a request, but they change what its provider's cache begins with.
+        // A request has no event for absent tools, but they change the beginning of what its provider's cache holds.
         if had_tools == Some(true) && !self.seen.has_tools() {
             changed.push(self.seen.dropped_tools());
         }

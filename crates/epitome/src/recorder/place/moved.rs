@@ -1,7 +1,7 @@
 //! Histories in which a message has moved.
 //!
-//! Some clients keep a message near the end of every request, such as the files that are being edited: what was said with
-//! the last request stands before it in the next one. The answers stay where they were.
+//! Some clients keep a message near the end of every request, such as the files that are being edited: the messages
+//! of the last request stand before it in the next one. The answers stay in place.
 
 use epitome_core::{Digest, EventId, Fact, Part, Seq};
 use epitome_store::{EventLog, StoreError, records::ThreadRow};
@@ -9,18 +9,18 @@ use epitome_wire::seen::Speaker;
 
 use super::{Placing, find::Match, is_aside};
 
-/// How many answers of a history are looked for.
+/// Number of a history's answers that are looked up.
 const ANSWERS: usize = 8;
 
-/// Longer threads are not compared message by message.
+/// Longest thread that is compared message by message.
 const LONGEST: usize = 4_096;
 
-/// How many events a thread may begin with before anybody speaks.
+/// Number of events that a thread may begin with before the first message.
 const OPENING: usize = 64;
 
 impl Placing<'_, '_> {
-    /// The place where this history parts from a thread of which it holds everything but in another order: the thread's newest
-    /// answer stands in it, and behind that a message that stood before it.
+    /// The fork point for a history that holds a whole thread in another order: the thread's newest answer is in it,
+    /// and after that a message that stood before it.
     pub(super) fn rearranged(&self) -> Result<Option<Match>, StoreError> {
         let units = self.seen.units();
         let answers = (1..units.len().saturating_sub(1)).rev();
@@ -30,7 +30,7 @@ impl Placing<'_, '_> {
             let Some(thread) = known.thread_answered_with(self.principal, units[at].digest) else { continue };
             let thread = match self.recorder.store.thread(thread) {
                 Ok(thread) => thread,
-                // Whoever erased its session meanwhile.
+                // Its session was erased meanwhile.
                 Err(StoreError::UnknownThread(_)) => continue,
                 Err(error) => return Err(error),
             };
@@ -44,7 +44,8 @@ impl Placing<'_, '_> {
         Ok(None)
     }
 
-    /// Where this history parts from a thread whose newest answer is its unit `answer`, if only messages have moved.
+    /// The point where this history differs from a thread whose newest answer is its unit `answer`, if only messages
+    /// have moved.
     fn parted(&self, thread: ThreadRow, answer: usize) -> Result<Option<Match>, StoreError> {
         let store = &self.recorder.store;
         let digests = store.digests(thread.id, Seq(1), LONGEST + 1)?;
@@ -60,8 +61,8 @@ impl Placing<'_, '_> {
         if newest.1 != units[answer].digest || answer < shared {
             return Ok(None);
         }
-        // What stands between must have stood there in the same order, but for the question, of which a client may have taken
-        // away what it reminds the model of.
+        // The messages between must have been there in the same order, except for the question, from which a client
+        // may have removed its reminders to the model.
         let mut rest = before.iter();
         let between = &units[shared..answer];
         let mut unknown = between.iter().filter(|unit| !rest.any(|(_, held)| *held == unit.digest));
@@ -90,7 +91,7 @@ impl Placing<'_, '_> {
         Ok(Some(Match { units: shared, event, thread }))
     }
 
-    /// Whether a thread's last question begins with the words of the unit `at`.
+    /// Returns true if a thread's last question begins with the words of the unit `at`.
     fn is_asked_in(&self, thread: &ThreadRow, held: &[(Seq, Digest)], at: usize) -> Result<bool, StoreError> {
         let said = self.seen.events(at).into_iter().next().map(|event| event.fact);
         let Some(said) = said.as_ref().and_then(text_of).filter(|said| !said.trim().is_empty()) else {
@@ -104,7 +105,7 @@ impl Placing<'_, '_> {
         Ok(false)
     }
 
-    /// The last event of what a thread begins with, before anybody speaks.
+    /// The last event of a thread's beginning, before the first message.
     fn opening_of(&self, thread: &ThreadRow) -> Result<Seq, StoreError> {
         let events = self.recorder.store.read(thread.id, Seq(1), OPENING)?;
         let opening = events.iter().take_while(|logged| {
@@ -114,7 +115,7 @@ impl Placing<'_, '_> {
     }
 }
 
-/// What a user says in one text.
+/// Text of a user message that consists of one text.
 fn text_of(fact: &Fact) -> Option<&str> {
     match fact {
         Fact::UserSaid { parts } => match &parts[..] {

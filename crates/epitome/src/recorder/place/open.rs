@@ -1,8 +1,8 @@
-//! New threads: sessions that begin, forks, subagents, and what clients ask beside a conversation.
+//! New threads: sessions that begin, forks, subagents, and requests of clients beside a conversation.
 //!
-//! A thread's name follows from what it is, so that two gateways that see one request make one thread; only what is asked
-//! beside a conversation is another thing each time. Its place is that of its session, and a session's is when it began:
-//! what is written at a time stands together in every index, and what was written long ago is left alone.
+//! A thread's name follows from its content, so that two gateways that see one request make one thread; only a
+//! request beside a conversation is a new thread each time. Its place is that of its session, and a session's is the
+//! time it began: rows written at one time stand together in every index, and old pages are left alone.
 
 use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId};
 use epitome_store::{
@@ -18,7 +18,7 @@ use crate::{
     recorder::{Placed, spawned},
 };
 
-/// What is known under the ids of a client.
+/// Threads known under the ids of a client.
 #[derive(Default)]
 struct Family {
     session: Option<SessionId>,
@@ -75,12 +75,12 @@ impl Placing<'_, '_> {
                 Some(found) if self.is_ours(&found.thread) => {
                     self.from(self.waiting(&found)?.as_ref().unwrap_or(&found))
                 }
-                // Whoever names the session says that this belongs to it.
+                // The user named the session, so the request belongs to it.
                 _ if self.caller.naming == Naming::User => self.open(family.session, "main", Start::Root),
                 // The id is taken by another history: some clients give it twice.
                 _ => Ok(self.open_in(self.session_id(Some(self.end()))?, "main", Start::Root)),
             },
-            // A session of which only a title or a summary is known so far, or nothing.
+            // A session of which only a title or a summary is known so far, or nothing at all.
             (session, None) | (session @ None, Some(_)) => self.open(session, "main", Start::Root),
         }
     }
@@ -98,7 +98,7 @@ impl Placing<'_, '_> {
         self.open(session, name, Start::Spawned { by, call: None })
     }
 
-    /// What is known by the ids of the client.
+    /// Finds the threads known by the ids of the client.
     fn family(&self) -> Result<Family, StoreError> {
         let store = &self.recorder.store;
         let ids = [self.caller.parent.as_deref(), self.key(), self.caller.session.as_deref()];
@@ -113,7 +113,7 @@ impl Placing<'_, '_> {
         Ok(Family { session, main: None })
     }
 
-    /// The session that a request without an id tells of.
+    /// The session whose messages a request without an id repeats.
     fn told(&self) -> Option<SessionId> {
         if self.key().is_some() {
             return None;
@@ -165,8 +165,8 @@ impl Placing<'_, '_> {
         ThreadId::derived(&names).beside(session.uuid())
     }
 
-    /// The same client and id always give the same session, whenever it was made; without an id every one is new. Where two
-    /// gateways make one at once, the store refuses the second, which is placed again.
+    /// Id of a new session. The same client and id always give the same session, whenever it was made; without an id
+    /// every session is new. If two gateways make one at once, the store refuses the second, which is placed again.
     fn session_id(&self, history: Option<Digest>) -> Result<SessionId, StoreError> {
         let Caller { client, session, thread, .. } = self.caller;
         let Some(key) = session.as_deref().or(thread.as_deref()) else {

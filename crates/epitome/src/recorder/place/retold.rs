@@ -1,7 +1,7 @@
-//! Histories that tell their newest answer in other words than it was given in.
+//! Histories that hold their newest answer in other words than it was given in.
 //!
-//! Some clients keep a form of their own of what a model answers: its calls as text, its text with the call written behind
-//! it. Every request then parts from what was recorded at its newest answer, and only there.
+//! Some clients keep a form of their own of a model's answer: its calls as text, its text with the call written after
+//! it. Every request then differs from the record at its newest answer, and only there.
 
 use epitome_core::{Event, Fact, Part, Seq};
 use epitome_store::{EventLog, Start, StoreError, records::ThreadRow};
@@ -9,27 +9,28 @@ use epitome_wire::seen::Speaker;
 
 use super::{Placing, find::Match, is_aside};
 
-/// No answer has more events than that, with what is reported of it.
+/// Largest number of an answer's events, with reports about it.
 const ANSWER: usize = 64;
 
-/// How many letters and digits of an answer must be told again, and how many are compared at most.
+/// Number of letters and digits of an answer that must be repeated, and largest number that is compared.
 const LEAST: usize = 12;
 const MOST: usize = 80;
 
-/// The fewest letters and digits by which an id is known again.
+/// Smallest number of letters and digits by which an id is recognised.
 const ID: usize = 6;
 
-/// How sure it is that a history goes on from a thread.
+/// Evidence that a history continues a thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Evidence {
-    /// It shares answers with the thread, whoever gave them, and parts from it at the newest one.
+    /// It shares answers with the thread, from any source, and differs from it at the newest one.
     Shared,
-    /// It tells what was answered.
+    /// It repeats the thread's own newest answer.
     Told,
 }
 
 impl Placing<'_, '_> {
-    /// The question whose answer this history tells in other words: the thread's newest, with which nobody has gone on.
+    /// The question whose answer this history holds in other words: the thread's newest, after which the thread has
+    /// not continued.
     pub(super) fn retold(&self) -> Result<Option<Match>, StoreError> {
         let Some(units) = self.before_newest_answer().filter(|_| self.key().is_none()) else {
             return Ok(None);
@@ -58,7 +59,7 @@ impl Placing<'_, '_> {
         Ok(best.map(|(_, found)| found))
     }
 
-    /// How many units stand before the newest answer, if anything was said before it and after it.
+    /// Number of units before the newest answer, if there are messages before it and after it.
     fn before_newest_answer(&self) -> Option<usize> {
         let units = self.seen.units();
         let asked = units.iter().rev().take_while(|unit| unit.speaker != Speaker::Model).count();
@@ -67,7 +68,7 @@ impl Placing<'_, '_> {
         Some(through - answer).filter(|before| asked > 0 && *before > 0)
     }
 
-    /// The answer that was given after an event, if the thread ends with it and nobody has gone on from there.
+    /// The answer that was given after an event, if the thread ends with it and has no fork there.
     fn newest_answer(&self, thread: &ThreadRow, after: Seq) -> Result<Option<Vec<Event>>, StoreError> {
         let store = &self.recorder.store;
         let events = store.read(thread.id, after.next(), ANSWER + 1)?;
@@ -87,7 +88,8 @@ impl Placing<'_, '_> {
     }
 }
 
-/// Whether an answer is told in `said`: one of its calls by its id or its arguments, or how its text begins.
+/// Returns true if `said` repeats an answer: one of its calls by its id or its arguments, or the beginning of its
+/// text.
 fn is_told(answer: &[Event], said: &str) -> bool {
     let is_in = |text: &str, least: usize| {
         let letters: String = letters(text).take(MOST).collect();
@@ -104,7 +106,7 @@ fn is_told(answer: &[Event], said: &str) -> bool {
     })
 }
 
-/// The letters and digits of what is said, called and returned: no quoting changes them.
+/// The letters and digits of texts, calls and results: no quoting changes them.
 fn letters_of(events: &[Event]) -> String {
     let mut all = String::new();
     for event in events {

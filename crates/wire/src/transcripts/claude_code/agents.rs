@@ -1,12 +1,12 @@
 //! The agents that a Claude Code conversation starts, each on a thread of its own.
 //!
 //! Their messages are found in three places: in lines of the same file marked as a side chain (old versions), in a
-//! file of their own (`agent-<id>.jsonl`), and in progress reports of the conversation that started them, which
-//! leave out the final answer. A report and a file of its own tell of the same agent in different bytes, so reports
-//! have a thread apart.
+//! file of their own (`agent-<id>.jsonl`), and in progress reports of the conversation that started them, which leave
+//! out the final answer. A report and an agent's own file record the same messages in different bytes, so reports
+//! have a separate thread.
 //!
-//! The call that started a side chain may become known only later, with its result: then the thread's start says
-//! more than it did, while its events stay as they were.
+//! The call that started a side chain may become known only later, with its result: then the thread's start becomes
+//! more precise, while its events stay as they were.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ pub(super) struct Agents {
     chained: HashSet<Index>,
     /// Threads of reports, by the agent's id.
     reports: HashMap<String, Index>,
-    /// The calls that ask something of an agent, by what they ask.
+    /// Calls that give an agent its task, by the task.
     asked: HashMap<String, Origin>,
     /// The calls that started an agent, by the agent's id.
     started: HashMap<String, Origin>,
@@ -41,7 +41,7 @@ struct Origin {
 }
 
 impl Agents {
-    /// Looks for what a message tells about agents: calls that start them, results that name them.
+    /// Looks for agents in a message: calls that start them, results that name them.
     pub(super) fn see(&mut self, by: ThreadId, line: &Json<'_>, fact: &Fact, threads: &mut Threads) {
         for call in fact.calls().filter(|call| matches!(call.name.0.as_str(), "Task" | "Agent")) {
             let input = Json::parse(&call.arguments, "a call's input").ok();
@@ -102,7 +102,7 @@ impl Agents {
     }
 }
 
-/// What the first line of a side chain asks of the agent.
+/// The agent's task, from the first line of a side chain.
 fn prompt(line: &Json<'_>) -> Option<String> {
     let content = line.get("message")?.get("content")?;
     let block = || content.as_array()?.first()?.text_at("text");

@@ -1,7 +1,7 @@
-//! What Claude Code attaches to a conversation beside messages.
+//! Attachments that Claude Code adds to a conversation beside messages.
 //!
-//! The agent words attachments as reminders when it sends them, and does not record its words: the facts hold what
-//! they are made of. Some attachments are for the user's eyes only.
+//! The agent words attachments as reminders when it sends them, and does not record its words: the facts hold the
+//! material of the reminders. Some attachments are for the user's eyes only.
 
 use epitome_core::Part;
 
@@ -10,18 +10,18 @@ use crate::{
     json::{Json, Value},
 };
 
-/// What an attachment means to the model.
+/// Meaning of an attachment to the model.
 pub(super) enum Attached {
-    /// The user said it while the agent was at work.
+    /// The user wrote it while the agent was at work.
     Said(Vec<Part>),
     /// The agent or a hook added it.
     Added {
-        /// Who.
+        /// Source of the addition.
         hook: String,
-        /// What.
+        /// Its content.
         parts: Vec<Part>,
     },
-    /// The model does not get to see it.
+    /// The model does not see it.
     Hidden,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn texts(object: &Json<'_>, keys: &[&str]) -> Vec<Part> {
     lists.filter(|text| !text.is_empty()).map(Part::text).collect()
 }
 
-/// Whether it lists nothing.
+/// Returns true if the attachment's list is empty.
 fn is_empty(attachment: &Json<'_>) -> bool {
     attachment.members().iter().all(|(_, value)| match &value.value {
         Value::Array(list) => list.is_empty(),

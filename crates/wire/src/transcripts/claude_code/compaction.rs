@@ -7,7 +7,7 @@ use epitome_core::{
 
 use crate::json::Json;
 
-/// What the boundary says about the compaction whose summary follows it.
+/// Data of a boundary line about the compaction whose summary follows it.
 pub(super) struct Boundary {
     trigger: Trigger,
     focus: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Boundary {
 }
 
 impl Default for Boundary {
-    /// Of a summary that no boundary came before.
+    /// Data for a summary without a boundary before it.
     fn default() -> Self {
         Self { trigger: Trigger::Unknown, focus: None, tokens_before: None, tokens_after: None, kept: None }
     }
@@ -45,12 +45,12 @@ impl Boundary {
         }
     }
 
-    /// The marker.
+    /// The marker of a requested compaction.
     pub(super) fn requested(&self) -> Fact {
         Fact::CompactionRequested { trigger: self.trigger, focus: self.focus.clone() }
     }
 
-    /// The compaction, of everything through `last` but what was kept.
+    /// The compaction, of everything through `last` except the kept lines.
     pub(super) fn compacted(self, summary: String, last: Seq, first_kept: Option<Seq>) -> Fact {
         Fact::Compacted(Compaction {
             summary: Summary::Text(summary),

@@ -28,29 +28,29 @@ use crate::{
     },
 };
 
-/// What has been read so far.
+/// State of the reading so far.
 pub(super) struct Log {
     threads: Threads,
     key: String,
     /// The thread the conversation stands at.
     head: Index,
-    /// Where each line stands.
+    /// The events of each line.
     spans: HashMap<String, Span>,
-    /// The places after which the user said something.
+    /// Places after which the user said something.
     prompts: HashSet<Place>,
     /// The last thing the user said, on each thread.
     asked: HashMap<Index, Seq>,
-    /// The last usage in the log, of each answer.
+    /// The last usage logged for each answer.
     usage: HashMap<String, Usage>,
     /// A compaction whose summary is still to come.
     boundary: Option<Boundary>,
     agents: Agents,
     queue: Queue,
-    /// Whether this version of the agent writes attachments down.
+    /// True if this version of the agent records attachments.
     attaches: bool,
     /// Names of other sessions that were met.
     others: BTreeSet<String>,
-    /// Whether a missing parent was told of.
+    /// True if a missing parent was reported.
     orphaned: bool,
 }
 
@@ -70,7 +70,7 @@ struct Entry<'j, 'a> {
 }
 
 impl Log {
-    /// The log of the session that `line` belongs to.
+    /// Starts the log of the session that `line` belongs to.
     pub(super) fn new(name: &str, line: &Json<'_>) -> Self {
         let own = line.text_at("sessionId");
         let (session, key) = identity(Format::ClaudeCode, own, name);
@@ -91,7 +91,7 @@ impl Log {
         }
     }
 
-    /// Whether a line of that name was read.
+    /// Returns true if a line of that name was read.
     pub(super) fn knows(&self, uuid: &str) -> bool {
         self.spans.contains_key(uuid)
     }
@@ -126,14 +126,14 @@ impl Log {
             reading.skip(&kind);
         }
         if !self.knows(uuid) {
-            // What follows a line that told nothing follows what that line follows.
+            // A child of a line without events follows that line's parent.
             let followed = parent(line).and_then(|parent| self.spans.get(parent)).map(|span| span.after);
             let place = followed.unwrap_or_else(|| self.threads.end(self.head));
             self.know(uuid, Span { before: place, after: place });
         }
     }
 
-    /// Tells of lines that come from other sessions.
+    /// Warns of lines that come from other sessions.
     fn meet(&mut self, number: u64, line: &Json<'_>, warnings: &mut Vec<Warning>) {
         let forked = line.get("forkedFrom").and_then(|from| from.text_at("sessionId"));
         if let Some(other) = forked.filter(|other| self.others.insert((*other).to_owned())) {
@@ -182,11 +182,11 @@ impl Log {
         None
     }
 
-    /// The report that a message makes about its own use of tokens, if it says something new.
+    /// The report that a message makes about its own use of tokens, if it adds something new.
     fn reported(&mut self, message: &Json<'_>, event: &mut Event) -> Option<Event> {
         let Fact::AssistantSaid { answer, model, .. } = &mut event.fact else { return None };
         if model.as_ref().is_some_and(|model| model.0 == "<synthetic>") {
-            // The agent's own words where an answer was due.
+            // Text of the agent itself where an answer was due.
             *model = None;
             return None;
         }
@@ -238,7 +238,8 @@ impl Log {
         None
     }
 
-    /// What was typed meanwhile reaches the model. Newer versions attach it, and it is taken from there.
+    /// Logs text that was typed during the answer and now reaches the model. Newer versions attach it, and it is read
+    /// from there.
     fn hear(&mut self, heard: Vec<Queued>) {
         if self.attaches {
             return;
@@ -255,7 +256,7 @@ impl Log {
         }
     }
 
-    /// An agent's messages, as far as the conversation that started it reports them.
+    /// Logs an agent's messages that the conversation that started it reports.
     fn progress(&mut self, entry: &Entry<'_, '_>) -> Option<String> {
         let data = entry.line.get("data");
         let text = |key: &str| data.and_then(|data| data.text_at(key));
@@ -285,7 +286,7 @@ impl Log {
         None
     }
 
-    /// The thread a line goes on.
+    /// The thread that a line continues.
     fn thread(&mut self, entry: &Entry<'_, '_>, speaker: Speaker, warnings: &mut Vec<Warning>) -> Index {
         let place = parent(entry.line).map(|parent| (parent, self.spans.get(parent).map(|span| span.after)));
         if is_true(entry.line, "isSidechain") {
@@ -363,15 +364,15 @@ impl Span {
     }
 }
 
-/// Who a line comes from, as far as going back in time is concerned.
+/// Author of a line, as far as going back in time is concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Speaker {
     User,
     Agent,
 }
 
-/// What begins with a tag was put together by the agent: commands, their output, notifications. So was the note
-/// that the user interrupted it. A doubt keeps the order of the file.
+/// Determines the author. Text that begins with a tag was put together by the agent: commands, their output,
+/// notifications. So was the note that the user interrupted it. In doubt, the order of the file is kept.
 fn speaker(line: &Json<'_>, fact: &Fact) -> Speaker {
     let Fact::UserSaid { parts } = fact else { return Speaker::Agent };
     let made = |text: &str| text.starts_with('<') || text.starts_with("[Request interrupted");

@@ -3,9 +3,10 @@
 //! A message keeps the exact bytes of the inner `message`. An answer is spread over several lines that share the
 //! message's id, one content block each, with results of earlier blocks in between: each line is a fragment.
 //!
-//! Which lines the model saw: user and assistant lines, hidden (`isMeta`) ones included; attachments, which the
-//! agent words as reminders beside the user's messages; output of local commands; what was typed while the agent was at
-//! work. Which it did not: the agent's own error messages, progress, snapshots, titles, statistics. Those are counted and passed over.
+//! The model saw these lines: user and assistant lines, hidden (`isMeta`) ones included; attachments, which the agent
+//! words as reminders beside the user's messages; output of local commands; text typed while the agent was at work.
+//! It did not see the agent's own error messages, progress, snapshots, titles, statistics. Those are counted and
+//! passed over.
 
 mod agents;
 mod attachment;
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::json::Json;
 
-/// Whether a file that begins with this value is Claude Code's.
+/// Returns true if a file that begins with this value is Claude Code's.
 pub(crate) fn recognises(first: &serde_json::Value) -> bool {
     let has = |key: &str| first.get(key).is_some_and(serde_json::Value::is_string);
     let named = has("sessionId") && first.get("projectHash").is_none() && first.get("payload").is_none();
@@ -50,7 +51,7 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
                     reading.skip(kind);
                     continue;
                 }
-                // Lines that stand for something always name their session; notes before them may not.
+                // Lines with content always name their session; notes before them may not.
                 if line.text_at("sessionId").is_some() || line.get("message").is_some() {
                     log.get_or_insert_with(|| Log::new(name, &line));
                 }
@@ -74,17 +75,17 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
     Ok(reading)
 }
 
-/// What the session is called: by its user, by the agent, or in a summary of it.
+/// Titles of the session: from its user, from the agent, or from a summary of it.
 #[derive(Default)]
 struct Titles {
     custom: Option<String>,
     made: Option<String>,
-    /// Summaries with the last line of what they sum up, which may be another file's.
+    /// Summaries with the last line that each covers, which may be another file's.
     summaries: Vec<(String, String)>,
 }
 
 impl Titles {
-    /// Takes a line that is only a title; says whether it was one.
+    /// Takes a line that is only a title, and returns true if it was one.
     fn take(&mut self, kind: &str, line: &Json<'_>) -> bool {
         let text = |key: &str| line.text_at(key).filter(|title| !title.is_empty()).map(str::to_owned);
         match kind {

@@ -1,8 +1,8 @@
-//! What the user typed while the agent was at work.
+//! Text that the user typed while the agent was at work.
 //!
 //! It waits in a queue. `dequeue` makes a line of its own of it, `popAll` gives it back to the user, and `remove`
-//! hands it to the model in the middle of things. Newer versions attach it then; older ones leave no other trace of
-//! it than the queue, so there it is taken from the queue.
+//! hands it to the model between tool calls. Newer versions attach it then; older ones leave no trace of it but the
+//! queue, so there it is taken from the queue.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,22 +10,22 @@ use epitome_core::{Fact, event::Time, id::CallId};
 
 use crate::{json::Json, transcripts::time::time};
 
-/// What waits to be handed over, oldest first.
+/// Entries that wait to be handed over, oldest first.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Queued>,
-    /// What was handed over while calls were open: the model hears it after their results.
+    /// Entries handed over while calls were open: the model sees them after the results.
     handed: Vec<Queued>,
     open: HashSet<CallId>,
 }
 
-/// Something in the queue.
+/// An entry of the queue.
 pub(super) struct Queued {
-    /// What was typed, or what the agent put there in its place.
+    /// Text that was typed, or that the agent put in its place.
     pub(super) text: String,
     /// The line that put it there.
     pub(super) raw: String,
-    /// When it was handed over.
+    /// Time at which it was handed over.
     pub(super) time: Option<Time>,
 }
 
@@ -40,7 +40,7 @@ impl Queue {
             "dequeue" => _ = self.waiting.pop_front(),
             "remove" => {
                 let time = operation.text_at("timestamp").and_then(time);
-                // Commands run in the agent; the model does not hear of them.
+                // Commands run in the agent; the model does not see them.
                 let heard =
                     self.waiting.pop_front().filter(|queued| !queued.text.trim_start().starts_with('/'));
                 self.handed.extend(heard.map(|queued| Queued { time, ..queued }));
@@ -58,12 +58,12 @@ impl Queue {
         }
     }
 
-    /// What the model hears now, if all calls are answered.
+    /// Takes the entries that the model sees now, if all calls are answered.
     pub(super) fn heard(&mut self) -> Vec<Queued> {
         if self.open.is_empty() { std::mem::take(&mut self.handed) } else { Vec::new() }
     }
 
-    /// What the model hears before anything else is said: calls that are still open stay unanswered.
+    /// Takes the entries that the model sees before the next message: calls that are still open stay unanswered.
     pub(super) fn heard_at_last(&mut self) -> Vec<Queued> {
         self.open.clear();
         std::mem::take(&mut self.handed)

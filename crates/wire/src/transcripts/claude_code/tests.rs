@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use super::*;
 use crate::transcripts::testing::{grows, reading, shown};
 
-/// Lines of one session: each is given what every line has, with `uuid` and `parentUuid` as its first two words.
+/// Lines of one session: the common members are added to each, with `uuid` and `parentUuid` from its first two words.
 fn session(lines: &[&str]) -> String {
     let line = |(index, line): (usize, &&str)| {
         let (uuid, rest) = line.split_once(' ').expect("a name");
@@ -26,7 +26,7 @@ fn user(text: &str) -> String {
     format!(r#""type":"user","message":{{"role":"user","content":"{text}"}}"#)
 }
 
-/// An operation on the queue of what was typed meanwhile.
+/// An operation on the queue of text typed during an answer.
 fn operation(operation: &str, content: &str) -> String {
     format!(
         "{{\"type\":\"queue-operation\",\"operation\":\"{operation}\",\"sessionId\":\"{SESSION}\",\
@@ -40,7 +40,7 @@ pub(crate) fn lines() -> String {
     [attached(), compacted(), forked(), spawned(), queue].concat()
 }
 
-/// What is read of a text, which must read the same while it grows.
+/// The reading of a text, which must stay the same while the text grows.
 #[track_caller]
 fn grown(text: &str) -> String {
     grows(read, text);

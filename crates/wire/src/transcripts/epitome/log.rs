@@ -25,17 +25,17 @@ pub(super) struct Log {
     contradicted: Oddities,
 }
 
-/// A thread, as the lines tell of it.
+/// A thread, reconstructed from lines.
 struct Exported {
     id: ThreadId,
     /// The thread it goes on from, and the last event that it shares.
     parent: Option<(usize, Seq)>,
-    /// The thread that its session began with.
+    /// First thread of its session.
     root: usize,
-    /// The thread that its session stands at, if it is the first.
+    /// Newest thread of its session, if it is the first.
     head: usize,
     events: Vec<Event>,
-    /// What the lines say about the chains after each event.
+    /// The chains after each event, if its line has them.
     links: Vec<Option<Link>>,
 }
 
@@ -44,13 +44,13 @@ impl Exported {
         self.parent.map_or(Seq::START, |(_, at)| at)
     }
 
-    /// Where an event of its own is among them, or would be.
+    /// Index of an event among its own events, or the index it would have.
     fn index(&self, seq: Seq) -> Option<usize> {
         usize::try_from(seq.0.checked_sub(self.shared().0)?.checked_sub(1)?).ok()
     }
 }
 
-/// Something odd about many lines: it is said once.
+/// Oddities that may concern many lines, each reported once.
 #[derive(Default)]
 struct Oddities {
     count: u64,
@@ -72,7 +72,7 @@ impl Oddities {
 }
 
 impl Log {
-    /// Takes a line up.
+    /// Takes a line.
     pub(super) fn take(&mut self, line: Line) {
         let Some(thread) = self.thread_of(&line) else { return self.misplaced.add(line.number) };
         let index = self.threads[thread].index(line.id.seq);
@@ -85,7 +85,7 @@ impl Log {
                 exported.events.push(line.event);
                 exported.links.push(line.link);
             }
-            // A file of several exports has what they share more than once.
+            // A file of several exports contains the events they share more than once.
             Some(index) if index < self.threads[thread].events.len() => {
                 if self.threads[thread].events[index] != line.event {
                     self.contradicted.add(line.number);
@@ -93,13 +93,13 @@ impl Log {
             }
             Some(_) | None => return self.misplaced.add(line.number),
         }
-        // An export ends with the thread that it is of.
+        // An export ends with the thread that it was made of.
         let root = self.threads[thread].root;
         self.threads[root].head = thread;
         self.before = Some((thread, line.id.seq));
     }
 
-    /// The thread of a line. One that was not met before begins with the line, or goes on from the line before it.
+    /// The thread of a line. A new thread begins with the line, or forks from the line before it.
     fn thread_of(&mut self, line: &Line) -> Option<usize> {
         if let Some(known) = self.known.get(&line.id.thread) {
             return Some(*known);
@@ -117,7 +117,7 @@ impl Log {
         Some(index)
     }
 
-    /// Whether a line that comes next on its thread is what its hash says. One without a hash, or after one, may be.
+    /// Returns true if the next line of a thread matches its hash. A line without a hash, or after one, is accepted.
     fn is_proved(&self, thread: usize, line: &Line) -> bool {
         let exported = &self.threads[thread];
         let before = match (exported.links.last(), exported.parent) {
@@ -133,7 +133,7 @@ impl Log {
             .is_none_or(|(before, after)| before.next(&line.event, &line.event.fact_json()) == after)
     }
 
-    /// Puts the sessions together, and says what was odd.
+    /// Assembles the sessions, and reports the oddities.
     pub(super) fn finish(self, reading: &mut Reading) {
         self.misplaced.tell(
             reading,
@@ -172,7 +172,7 @@ impl Log {
         }
     }
 
-    /// The id and name that a thread gets. The one it had is that of a thread which may be in the same log.
+    /// The id and name of a thread. It cannot keep its own id, which may belong to a thread in the same log.
     fn name(&self, thread: &Exported) -> (ThreadId, String) {
         let name = if thread.parent.is_none() { MAIN.to_owned() } else { thread.id.to_string() };
         (thread_id(session_of(self.threads[thread.root].id), &name), name)

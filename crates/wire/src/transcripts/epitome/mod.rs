@@ -1,10 +1,10 @@
-//! Epitome's own export: an event a line, with its place, its fact, its raw JSON and its hashes.
+//! Epitome's own export: an event per line, with its place, its fact, its raw JSON and its hashes.
 //!
-//! Nothing is interpreted here: an event is what its line says, to the byte, and the chained hash of the line proves
-//! it. A line's place says which thread owns the event. The first thread is a root, and one that goes on where another
-//! stood is a fork of it, so that exports of several threads of a session, read one by one or in one file, come
-//! together again. Facts name other events by their number: what follows a line that is missing has no place any more
-//! and is left out, and is read in full from a whole file.
+//! No content is interpreted here: an event is taken from its line to the byte, and the chained hash of the line
+//! proves it. A line's place names the thread that owns the event. The first thread is a root, and a thread that
+//! continues from an event of another is a fork of it, so that exports of several threads of a session, read one by
+//! one or in one file, are joined again. Facts name other events by their number: lines after a missing line no
+//! longer have a valid place and are left out; a whole file is read in full.
 
 mod log;
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{anthropic, json::Json, openai_chat, openai_responses};
 
-/// Whether a file that begins with this value is an export.
+/// Returns true if a file that begins with this value is an export.
 pub(super) fn recognises(line: &Value) -> bool {
     let is_place = |id: &str| id.parse::<EventId>().is_ok();
     line["id"].as_str().is_some_and(is_place)
@@ -57,7 +57,7 @@ struct Line {
     number: u64,
     id: EventId,
     event: Event,
-    /// Both chains, as far as the line says.
+    /// Both chains, as far as the line has them.
     link: Option<Link>,
 }
 
@@ -86,7 +86,7 @@ impl Line {
     }
 }
 
-/// A member that says something.
+/// A member that is not `null`.
 fn said<'j, 'a>(json: &'j Json<'a>, key: &str) -> Option<&'j Json<'a>> {
     json.get(key).filter(|value| !value.is_null())
 }
@@ -102,7 +102,7 @@ fn digest(json: &Json<'_>, key: &str) -> Result<Option<Digest>, String> {
     parsed.map(|digest| digest.ok_or_else(|| format!("its `{key}` is no hash"))).transpose()
 }
 
-/// The normalised digest of an event, where the export did not say it: messages are read again for it.
+/// The normalised digest of an event whose line does not have it: messages are read again for it.
 fn recomputed(fact: &Fact, raw: &Raw) -> Option<Digest> {
     if !fact.is_message() {
         return None;

@@ -1,11 +1,12 @@
 //! Gemini CLI's sessions: one JSON document, or the newer JSONL.
 //!
 //! Both hold records that the agent writes again when it knows more (see [`record`]). Every event's raw form is the
-//! smallest value it came from: a thought, the content, a call, a result. Those do not change any more when the
-//! record around them does.
+//! smallest value it came from: a thought, the content, a call, a result. Those no longer change when the record
+//! around them does.
 //!
 //! JSONL also takes things back. `$rewindTo` drops a message and all after it: a fork. `$set` with `messages`
-//! replaces what the model sees: a compaction if a new state snapshot stands in it, a fork if it drops the end.
+//! replaces the messages that the model sees: a compaction if a new state snapshot is among them, a fork if it drops
+//! the end.
 
 mod record;
 
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::json::Json;
 
-/// Whether a file that begins with this value, or is this value, is Gemini CLI's.
+/// Returns true if a file that begins with this value, or is this value, is Gemini CLI's.
 pub(crate) fn recognises(first: &serde_json::Value) -> bool {
     let has = |key: &str| first.get(key).is_some_and(serde_json::Value::is_string);
     has("sessionId") && has("projectHash")
@@ -59,7 +60,7 @@ fn document(bytes: &[u8]) -> Option<Json<'_>> {
     Json::parse(text, "a Gemini CLI session").ok()
 }
 
-/// What has been read so far.
+/// State of the reading so far.
 struct Chat {
     threads: Threads,
     /// The thread that is being written.
@@ -141,7 +142,7 @@ impl Chat {
         }
     }
 
-    /// Makes a message known; says whether it already was.
+    /// Makes a message known, and returns true if it already was.
     fn begin(&mut self, id: &str) -> bool {
         if self.messages.contains_key(id) {
             return true;
@@ -181,7 +182,7 @@ impl Chat {
         }
     }
 
-    /// Takes a new list of messages as what the model sees from here on.
+    /// Takes a new list of messages that the model sees from here on.
     fn replace(&mut self, messages: &[Json<'_>], reading: &mut Reading) {
         let is_new = |message: &Json<'_>| id(message).is_some_and(|id| !self.messages.contains_key(id));
         let snapshot = |message: &Json<'_>| is_new(message) && record::snapshot(message).is_some();
@@ -197,7 +198,7 @@ impl Chat {
         let rest: HashSet<&str> = messages.iter().filter_map(id).skip(same).collect();
         if let Some(gone) = self.current.get(same).cloned() {
             if self.current[same..].iter().any(|id| rest.contains(id.as_str())) {
-                // Something in the middle changed: outputs were masked. That is a view; the log keeps them.
+                // A message in the middle changed: outputs were masked. That is a view; the log keeps them.
                 reading.skip("rewritten context");
             } else {
                 self.rewind(None, &gone, &mut reading.warnings);
@@ -297,7 +298,7 @@ pub(super) mod tests {
         is_prefix(&reading(read, &document(&[ASKED, &bare])), &whole, 2);
     }
 
-    /// Everything JSONL can do to a chat.
+    /// A session with every operation of the JSONL form.
     pub(crate) const LINES: &str = r#"{"sessionId":"s-1","projectHash":"7e","startTime":"2026-01-10T02:00:00Z","kind":"main"}
 {"id":"c","timestamp":"2026-01-10T02:00:00Z","type":"user","content":[{"text":"<session_context>\nToday.\n</session_context>"}]}
 {"id":"u1","timestamp":"2026-01-10T02:00:01Z","type":"user","content":[{"text":"look at "},{"text":"a.txt"}],"displayContent":"look"}

@@ -1,7 +1,8 @@
-//! One record of a Gemini CLI session, to facts.
+//! Conversion of one record of a Gemini CLI session to facts.
 //!
-//! The agent writes an answer again when it gains calls, results or token counts, so a record tells only what is
-//! not told yet. Calls are told one by one, each followed by its result: that order holds however the record grows.
+//! The agent writes an answer again when it gains calls, results or token counts, so of each record only the new
+//! parts are logged. Calls are logged one by one, each followed by its result: that order holds however the record
+//! grows.
 
 use std::collections::HashSet;
 
@@ -19,7 +20,7 @@ use crate::{
     transcripts::pieces::compact,
 };
 
-/// What is in the log of one message.
+/// Parts of one message that are in the log.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     thoughts: usize,
@@ -31,7 +32,7 @@ pub(super) struct Told {
 /// A fact and the value it comes from.
 pub(super) type News<'a> = (Fact, &'a str);
 
-/// What a user's record says. `returned` are the calls whose results are in the log: the agent repeats them when it
+/// Content of a user's record. `returned` are the calls whose results are in the log: the agent repeats them when it
 /// writes its whole context anew.
 pub(super) fn asked<'a>(record: &Json<'a>, returned: &mut HashSet<String>) -> Option<News<'a>> {
     let pieces = content(record);
@@ -57,7 +58,7 @@ pub(super) fn asked<'a>(record: &Json<'a>, returned: &mut HashSet<String>) -> Op
     Some((fact, record.raw))
 }
 
-/// What an answer's record says that is not told yet.
+/// Parts of an answer's record that are not in the log yet.
 pub(super) fn answered<'a>(
     record: &Json<'a>,
     told: &mut Told,
@@ -73,7 +74,7 @@ pub(super) fn answered<'a>(
     }
     let calls = record.array_at("toolCalls");
     if !told.content {
-        // Where the calls are listed, those in the content are the same ones.
+        // If the calls are listed, those in the content are the same ones.
         let listed = |piece: &&&Json<'_>| calls.is_empty() || piece.get("functionCall").is_none();
         let pieces = content(record);
         let parts: Vec<Part> = pieces.iter().filter(listed).map(|piece| part(piece)).collect();
@@ -140,7 +141,7 @@ fn came_back<'a>(call: &Json<'a>, returned: &mut HashSet<String>) -> Option<News
     Some((Fact::ToolReturned { results: vec![result], parts: Vec::new() }, raw))
 }
 
-/// A function response: what the tool wrote, in words where it used the usual members.
+/// Reads a function response: the tool's output, as text if it uses the usual members.
 fn result(piece: &Json<'_>) -> Option<ToolResult> {
     let answer = piece.get("functionResponse")?;
     let response = answer.get("response");
@@ -204,7 +205,8 @@ fn elements<'j, 'a>(value: &'j Json<'a>) -> Vec<&'j Json<'a>> {
     value.as_array().map_or_else(|| vec![value], |elements| elements.iter().collect())
 }
 
-/// Input includes what the cache read, and leaves out what tools put into the prompt; thoughts come on top of output.
+/// Reads usage. Input includes tokens that the cache read, and leaves out those that tools put into the prompt;
+/// thoughts come on top of output.
 fn usage(tokens: &Json<'_>) -> Usage {
     let (input, cached) = (tokens.count_at("input"), tokens.count_at("cached"));
     Usage {

@@ -1,4 +1,4 @@
-//! One message of an OpenCode session, to the events it stands for.
+//! Conversion of one message of an OpenCode session to its events.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -23,13 +23,13 @@ use crate::{json::Json, media};
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) events: Vec<Event>,
-    /// Where each message begins.
+    /// First event of each message.
     starts: HashMap<String, Seq>,
-    /// The compaction that was asked for and has not happened yet.
+    /// Compaction that was requested and has not happened yet.
     requested: Option<Request>,
 }
 
-/// A compaction that was asked for.
+/// A requested compaction.
 #[derive(Debug)]
 struct Request {
     at: Seq,
@@ -53,13 +53,13 @@ impl<'a> Message<'a> {
         shaped.then_some(Self { json })
     }
 
-    /// Whether it is an answer that the model, or a tool, is still at.
+    /// Returns true if it is an answer that the model, or a tool, has not finished.
     pub(super) fn is_unfinished(&self) -> bool {
         let begun = self.role() == "assistant" && self.time("created").is_some();
         begun && self.time("completed").is_none() && self.error().is_none()
     }
 
-    /// Whether it marks the place of a compaction.
+    /// Returns true if it marks the place of a compaction.
     pub(super) fn asks_for_compaction(&self) -> bool {
         self.role() == "user" && self.compaction().is_some()
     }
@@ -96,7 +96,7 @@ impl<'a> Message<'a> {
         self.info("summary").is_some_and(|summary| summary.raw == "true")
     }
 
-    /// The message as it was when it was first complete: without what OpenCode adds to it later.
+    /// The message as it was when it was first complete, without members that OpenCode adds later.
     fn raw(&self) -> Cow<'a, str> {
         let whole = self.json.raw;
         let mut later: Vec<_> = self.parts().iter().filter_map(|part| pruned(whole, part)).collect();
@@ -151,8 +151,8 @@ impl Log {
         }
     }
 
-    /// What OpenCode wrote into a user message by itself: the content of attached files, or the word to go on. The model
-    /// saw it, but these are not the user's words.
+    /// Logs text that OpenCode wrote into a user message by itself: the content of attached files, or the prompt to
+    /// continue. The model saw it, but these are not the user's words.
     fn added(
         &mut self,
         message: &Message<'_>,
@@ -237,7 +237,7 @@ impl Log {
         }
     }
 
-    /// One call of the model, what its tools gave back, and what it used.
+    /// Logs one call of the model, the results of its tools, and its usage.
     fn step(
         &mut self,
         message: &Message<'_>,
@@ -281,13 +281,13 @@ impl Log {
     }
 }
 
-/// What OpenCode calls the text that it writes itself.
+/// OpenCode's name for text that it writes itself.
 const SYNTHETIC: &str = "synthetic";
 
-/// What a part of a user message says to the model.
+/// Content of a part of a user message, as the model sees it.
 fn asked(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
     match kind(part) {
-        // What is marked as ignored is for the person's eyes only.
+        // A text marked as ignored is for the person's eyes only.
         "text" if is_true(part, "ignored") => {
             reading.skip("ignored text");
             None
@@ -302,7 +302,7 @@ fn asked(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
     }
 }
 
-/// What a part of an assistant message says.
+/// Content of a part of an assistant message.
 fn answered(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
     match kind(part) {
         "text" => part.text_at("text").filter(|text| !text.is_empty()).map(Part::text),
@@ -318,7 +318,7 @@ fn answered(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
     }
 }
 
-/// Reasoning, with the proof that its provider wants to see again.
+/// Reasoning, with the signature that its provider requires when it is sent back.
 fn reasoning(part: &Json<'_>) -> Option<Part> {
     let text = part.text_at("text").unwrap_or_default().to_owned();
     let providers = part.get("metadata").map(Json::members).unwrap_or_default();
@@ -337,7 +337,7 @@ fn call(part: &Json<'_>) -> ToolCall {
     ToolCall::function(id, part.text_at("tool").unwrap_or_default(), arguments)
 }
 
-/// What the tool of a tool part gave back; `None` if it is not one, or has not ended.
+/// Result in a tool part; `None` if it is not one, or has not ended.
 fn returned(part: &Json<'_>, reading: &mut Reading) -> Option<ToolResult> {
     if kind(part) != "tool" {
         return None;
@@ -364,8 +364,8 @@ fn file(part: &Json<'_>, reading: &mut Reading) -> Part {
     })
 }
 
-/// The parts of each call of the model: a step begins where it is marked. What stands before the first mark
-/// belongs to the first step.
+/// The parts of each call of the model: a step begins at its mark. Parts before the first mark belong to the first
+/// step.
 fn steps<'j, 'a>(parts: &'j [Json<'a>]) -> Vec<&'j [Json<'a>]> {
     let marks =
         parts.iter().enumerate().filter(|(_, part)| kind(part) == "step-start").map(|(index, _)| index);
@@ -379,8 +379,8 @@ fn steps<'j, 'a>(parts: &'j [Json<'a>]) -> Vec<&'j [Json<'a>]> {
     steps
 }
 
-/// A message as it would be if it held only this step. What the message says about itself stays with the first:
-/// repeated for each, it could be more than all the steps together.
+/// The message with only the parts of one step. Its other members stay with the first step: repeated for each, they
+/// could be larger than all the steps together.
 fn step_raw(message: &Message<'_>, number: usize, step: &[Json<'_>]) -> String {
     let info = message.json.get("info").filter(|_| number == 1);
     let info = info.map_or_else(String::new, |info| format!("\"info\":{},", info.raw));
@@ -393,12 +393,12 @@ fn settled_raw<'a>(part: &Json<'a>) -> Cow<'a, str> {
     pieces::cut(part.raw, pruned(part.raw, part).into_iter().collect())
 }
 
-/// Where in `whole` the mark stands that a part's output was pruned.
+/// Position in `whole` of the mark that a part's output was pruned.
 fn pruned(whole: &str, part: &Json<'_>) -> Option<std::ops::Range<usize>> {
     pieces::member_range(whole, part.get("state")?.get("time")?, "compacted")
 }
 
-/// Input as reported here leaves out what the cache read and wrote, and output leaves out reasoning: in real
+/// Reads usage. Input leaves out tokens that the cache read and wrote, and output leaves out reasoning: in real
 /// sessions the five numbers add up to `total`.
 fn used(report: &Json<'_>) -> Option<Usage> {
     let tokens = report.get("tokens").filter(|tokens| tokens.is_object())?;

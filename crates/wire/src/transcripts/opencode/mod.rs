@@ -1,8 +1,9 @@
 //! OpenCode's export: `{info, messages: [{info, parts}]}`, one session.
 //!
-//! What the log holds is what the model saw and said: a user message's text and media, beside it what OpenCode added
-//! (it puts the content of attached text files into synthetic text parts, so the file parts themselves say nothing
-//! more, and nobody may take a file's words for the user's), and a model call for each step of an assistant message, followed by what its tools gave back.
+//! The log holds the content that the model saw and wrote: a user message's text and media, beside it OpenCode's own
+//! additions (it puts the content of attached text files into synthetic text parts, so the file parts themselves add
+//! nothing, and a file's words must not be taken for the user's), and a model call for each step of an assistant
+//! message, followed by the results of its tools.
 //!
 //! OpenCode keeps its records in a database and changes them in place: a user message later gets a summary of the
 //! files that changed, an old tool output is marked as pruned, the message being written grows. So that a session
@@ -24,7 +25,7 @@ use crate::json::Json;
 /// The name that raw records of this format are kept under.
 const DIALECT: &str = "opencode";
 
-/// Whether a document is an export.
+/// Returns true if a document is an export.
 pub(super) fn recognises(document: &Value) -> bool {
     let info = &document["info"];
     let Some(messages) = document["messages"].as_array() else { return false };
@@ -76,7 +77,7 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
     Ok(())
 }
 
-/// How many messages will not change any more: all but an answer that is still being written, and a request for
+/// Number of messages that will not change any more: all but an answer that is still being written, and a request for
 /// a compaction whose summary is not there yet.
 fn settled(messages: &[&str]) -> usize {
     let last = |count: usize| messages.get(count.checked_sub(1)?).and_then(|text| Message::parse(text));

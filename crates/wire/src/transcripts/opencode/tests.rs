@@ -163,7 +163,7 @@ fn what_may_still_change_is_left_for_the_next_reading() {
     check(&[CONTINUED, running], 1);
     check(&[CONTINUED, REQUEST], 1);
     check(&[CONTINUED, REQUEST, running], 1);
-    // An answer that was given up is not the last any more.
+    // An answer that was given up is no longer the last.
     check(&[CONTINUED, running, CONTINUED], 3);
 }
 

@@ -26,21 +26,21 @@ use crate::{json::Json, media, openai_chat};
 pub(super) struct History {
     pub(super) events: Vec<Event>,
     model: Option<ModelName>,
-    /// How many records came before.
+    /// Number of records so far.
     count: usize,
     /// The call that each action made, by the action's id.
     calls: HashMap<String, (CallId, ToolName)>,
-    /// The last call, for records that do not say what caused them.
+    /// The last call, for records that do not name their cause.
     last_call: Option<(CallId, ToolName)>,
-    /// Where each record's first fact stands, by the record's id.
+    /// First fact of each record, by the record's id.
     places: BTreeMap<u64, Seq>,
     /// The user's last message.
     said: Option<Seq>,
     /// The answer that the last action was part of.
     answer: Option<AnswerId>,
-    /// What the session had used up to the last action.
+    /// Usage of the session up to the last action.
     used: Usage,
-    /// Whether the agent asked for the next compaction.
+    /// True if the agent requested the next compaction.
     requested: bool,
 }
 
@@ -125,7 +125,7 @@ impl History {
                 self.requested = true;
                 self.push(record, Fact::CompactionRequested { trigger: Trigger::Agent, focus: None });
             }
-            // Asking the memory is OpenHands' own doing; what the memory answers is what the model sees.
+            // The query to the memory is OpenHands' own action; the model sees only the memory's answer.
             "recall" | "change_agent_state" | "null" | "start" => reading.skip(&format!("action {action}")),
             _ if record.source == Some("user") => {
                 let parts = text_parts(record.json.text_at("message").unwrap_or(action));
@@ -152,8 +152,8 @@ impl History {
             let urls = record.args.array_at(key).iter().filter_map(Json::as_text);
             parts.extend(urls.filter_map(|url| media::by_url(media::ANY_IMAGE, url)));
         }
-        // Older files do not say who spoke. The first message is the task; after that the agent waits for an
-        // answer to what it says, and the user does not.
+        // Older files do not name the speaker. The first message is the task; after that the agent waits for an
+        // answer to its messages, and the user does not.
         let waits = record.args.get("wait_for_response").is_some_and(|waits| waits.raw == "true");
         let agent = record.source.map_or(self.said.is_some() && waits, |source| source == "agent");
         if agent {
@@ -177,7 +177,7 @@ impl History {
         if !continues {
             parts = said(action, record, message);
         }
-        // Without a call of the model's own, to finish is to say something last.
+        // Without a call of the model's own, `finish` is its last message.
         if metadata.is_some() || action != "finish" {
             let call = metadata.map_or_else(
                 || plain_call(action, record),
@@ -200,7 +200,7 @@ impl History {
         }
     }
 
-    /// What a call used: as its answer says, or by how much the session's total has grown.
+    /// Logs usage of a call: as its answer reports it, or as the growth of the session's total.
     fn usage(&mut self, record: &Record<'_, '_>, model: Option<ModelName>, reported: Option<&Json<'_>>) {
         let metrics =
             record.json.get("llm_metrics").and_then(|metrics| metrics.get("accumulated_token_usage"));
@@ -231,7 +231,7 @@ impl History {
                 let result = ToolResult { call, name: Some(name), parts, error };
                 self.push(record, Fact::ToolReturned { results: vec![result], parts: Vec::new() });
             }
-            // Nothing that is recorded asked for it: the environment spoke up by itself.
+            // No recorded call caused it: the environment reported it by itself.
             None => self.push(record, Fact::Injected { hook: kind.to_owned(), beside: None, parts }),
         }
     }
@@ -254,7 +254,7 @@ impl History {
         }
     }
 
-    /// What the memory added to the user's message.
+    /// Logs the text that the memory added to the user's message.
     fn recalled(&mut self, record: &Record<'_, '_>, reading: &mut Reading) {
         let extras = record.json.get("extras").unwrap_or(record.json);
         let mut texts: Vec<&str> =
@@ -278,7 +278,7 @@ impl History {
         let listed = record.args.array_at("forgotten_event_ids").iter().filter_map(Json::as_count).max();
         let last = listed.or_else(|| record.args.get("forgotten_events_end_id").and_then(Json::as_count));
         let here = next(&self.events);
-        // What was forgotten ends where the next record that is still there begins.
+        // The forgotten span ends before the next record that is still there.
         let kept = last.and_then(|last| self.places.range((Bound::Excluded(last), Bound::Unbounded)).next());
         let first_kept = kept.map(|(_, place)| *place).filter(|place| *place < here);
         let compaction = Compaction {
@@ -293,7 +293,7 @@ impl History {
     }
 }
 
-/// What the model said before it acted: its reasoning and its text, or the thought that an older file kept.
+/// The model's words before its action: its reasoning and its text, or the thought that an older file kept.
 fn said(action: &str, record: &Record<'_, '_>, message: Option<&Json<'_>>) -> Vec<Part> {
     let Some(message) = message else {
         let key = if action == "finish" { ["thought", "final_thought"] } else { ["thought", ""] };
@@ -318,13 +318,13 @@ fn recorded_call(metadata: &Json<'_>, message: Option<&Json<'_>>, record: &Recor
     ToolCall::function(id, name, arguments.unwrap_or_else(|| arguments_of(record)))
 }
 
-/// A call where only the action was kept.
+/// A call for which only the action was kept.
 fn plain_call(action: &str, record: &Record<'_, '_>) -> ToolCall {
     let id = format!("oh-{}", record.origin.trim_start_matches('#'));
     ToolCall::function(id, action, arguments_of(record))
 }
 
-/// An action's arguments without what OpenHands keeps beside them.
+/// An action's arguments without the members that OpenHands adds to them.
 fn arguments_of(record: &Record<'_, '_>) -> String {
     const BESIDE: [&str; 17] = [
         "action",
@@ -345,7 +345,7 @@ fn arguments_of(record: &Record<'_, '_>) -> String {
         "tool_call_metadata",
         "cause",
     ];
-    // To think is to have a thought; beside any other action it is what the model said.
+    // The thought of `think` is its argument; beside any other action it is text of the model.
     let thinks = record.json.text_at("action") == Some("think");
     let beside = |key: &str| BESIDE.contains(&key) || (key == "thought" && !thinks);
     let own = record.args.members().iter().filter(|(key, value)| !beside(key) && !value.is_null());
@@ -354,7 +354,7 @@ fn arguments_of(record: &Record<'_, '_>) -> String {
     format!("{{{}}}", own.join(","))
 }
 
-/// The text of an observation, with what OpenHands puts around a command's output, and its images.
+/// The text of an observation, with the lines that OpenHands puts around a command's output, and its images.
 fn observed(json: &Json<'_>) -> Vec<Part> {
     let extras = json.get("extras");
     let metadata = extras.and_then(|extras| extras.get("metadata"));
@@ -376,7 +376,7 @@ fn failed(kind: &str, json: &Json<'_>) -> bool {
         || code.is_some_and(|code| !matches!(code.raw, "0" | "-1" | "null"))
 }
 
-/// A running total. The prompt includes what the cache read and wrote.
+/// Reads a running total. The prompt includes tokens that the cache read and wrote.
 fn accumulated(usage: &Json<'_>) -> Usage {
     let (read, written) = (usage.count_at("cache_read_tokens"), usage.count_at("cache_write_tokens"));
     Usage {

@@ -1,9 +1,9 @@
-//! OpenHands' `output.jsonl`: one session a line, its `history` a list of actions and observations.
+//! OpenHands' `output.jsonl`: one session per line, its `history` a list of actions and observations.
 //!
-//! Newer files give every event an id, a source and, for actions a model asked for, the whole answer of the model
-//! (`tool_call_metadata`); older ones are flat records, or pairs `[action, observation]`. A history saved on its
-//! own, as a JSON list, is read too. One model call is one turn: actions of one answer share its id. OpenHands
-//! itself shows the model the text of an observation; so does this reader.
+//! Newer files give every event an id, a source and, for actions a model requested, the whole answer of the model
+//! (`tool_call_metadata`); older ones are flat records, or pairs `[action, observation]`. A history saved on its own,
+//! as a JSON list, is read too. One model call is one turn: actions of one answer share its id. OpenHands itself
+//! shows the model the text of an observation; so does this reader.
 
 mod history;
 
@@ -20,7 +20,7 @@ use crate::json::Json;
 
 const DIALECT: &str = "openhands";
 
-/// Whether a line is a session, or a document is a history.
+/// Returns true if a line is a session, or a document is a history.
 pub(super) fn recognises(value: &Value) -> bool {
     match value.as_array() {
         Some(events) => events.first().is_some_and(|event| event["source"].is_string() && is_event(event)),
@@ -37,7 +37,7 @@ fn is_event(value: &Value) -> bool {
     value["role"].is_null() && (value["action"].is_string() || value["observation"].is_string())
 }
 
-/// Reads a line, or a history on its own. It does not name itself: `key` does.
+/// Reads a line, or a history on its own. It contains no session name, so `key` names it.
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let (history, model, title) = if json.starts_with('[') {
         (Some(json), None, None)

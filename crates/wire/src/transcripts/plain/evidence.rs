@@ -1,30 +1,30 @@
-//! Which provider a message shows itself to be written for.
+//! Evidence in a message for the provider it was written for.
 //!
-//! Most messages say the same to every provider. Some hold what only one provider knows, and decide. And some hold
-//! what one provider has and the others mostly let pass (a gateway passes `cache_control` on in Chat messages, an
-//! SDK writes `"refusal": null`): they decide only where nothing better does.
+//! Most messages are valid for every provider. Some contain members that only one provider knows, and decide. And
+//! some contain members of one provider that the others mostly let pass (a gateway passes `cache_control` on in Chat
+//! messages, an SDK writes `"refusal": null`): they decide only if there is no better evidence.
 
 use super::super::Format;
 use crate::json::Json;
 
-/// What a message shows.
+/// Evidence in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// It can only be in this format.
     Shown(Format),
-    /// It may be in any, and rather is in this one.
+    /// It may be in any, but is likely in this one.
     Hinted(Format),
     /// It may be in any.
     Silent,
 }
 
 impl Evidence {
-    /// What a message shows; nothing, if it cannot be read.
+    /// Finds the evidence in a message; none if it cannot be read.
     pub(super) fn of(message: &str) -> Self {
         Json::parse(message, "a message").map_or(Self::Silent, |message| evidence(&message))
     }
 
-    /// The format that a whole list of messages is in, by the first that shows one, or else by the first hint.
+    /// The format of a whole list of messages, from the first that shows one, or else from the first hint.
     pub(super) fn together(all: impl IntoIterator<Item = Self>) -> Self {
         let mut best = Self::Silent;
         for one in all {
@@ -45,7 +45,7 @@ fn evidence(message: &Json<'_>) -> Evidence {
     shown.map_or_else(hinted, Evidence::Shown)
 }
 
-/// Whether an OpenAI Responses item may have this type.
+/// Returns true if an OpenAI Responses item may have this type.
 pub(super) fn is_item(kind: &str) -> bool {
     const EXACT: [&str; 10] = [
         "message",
@@ -59,7 +59,7 @@ pub(super) fn is_item(kind: &str) -> bool {
         "additional_tools",
         "configuration_update",
     ];
-    // Hosted and local tools come and go; what they have in common is how their items are called.
+    // Hosted and local tools come and go; the pattern of their items' names stays.
     let tool = kind.ends_with("_call") || kind.ends_with("_call_output");
     EXACT.contains(&kind) || tool || kind.starts_with("mcp_") || kind == "program_output"
 }
@@ -84,7 +84,7 @@ fn by_block(block: &Json<'_>) -> Option<Format> {
     }
 }
 
-/// By the message's own type: Responses items have one, and so have Anthropic's answers.
+/// Decides by the message's own type: Responses items have one, and so have Anthropic's answers.
 fn by_type(message: &Json<'_>) -> Option<Format> {
     match message.text_at("type")? {
         "message" => {
@@ -95,7 +95,7 @@ fn by_type(message: &Json<'_>) -> Option<Format> {
     }
 }
 
-/// By what others would not write, though they would understand the message.
+/// Decides by members that others would not write, though they would understand the message.
 fn by_mark(message: &Json<'_>, blocks: &[Json<'_>]) -> Option<Format> {
     const CHAT: [&str; 7] =
         ["name", "refusal", "annotations", "audio", "tool_calls", "function_call", "reasoning_content"];

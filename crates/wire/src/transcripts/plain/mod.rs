@@ -1,19 +1,22 @@
-//! Messages in a provider's own format: a list of them, `{"messages": [...]}`, a whole request, a message a line,
-//! or a conversation a line.
+//! Messages in a provider's own format: a list of them, `{"messages": [...]}`, a whole request, a message per line,
+//! or a conversation per line.
 //!
-//! Nobody writes into such a file which provider it was for, and plain text says the same to all of them. A message
-//! that only one provider understands is read as that provider's. One that any would understand is read like the one
-//! before it that showed something, so that it leaves with its bytes when the rest does.
+//! Such a file does not name the provider it was for, and plain text is the same for all of them. A message that only
+//! one provider understands is read as that provider's. One that any would understand is read in the format of the
+//! last message before it that showed one, so that it leaves with its bytes when the rest does.
 //!
-//! Before the first message that shows something, the two kinds of files differ:
-//! - A document (a list, an object, a line that is a whole conversation) is there at once, so its first messages are
-//!   read as the first that shows something is. The price: a document that showed nothing and then grows by a message
-//!   that does reads differently from its first message on, and an import makes a fork of it, with a warning.
-//! - A file with a message a line is appended to, and what was read of it must stay. So its first messages are read as
-//!   OpenAI Chat until something shows. The price: they are written afresh when the file leaves as another provider's.
+//! Before the first message that shows a format, the two kinds of files differ:
+//! - A document (a list, an object, a line that is a whole conversation) is complete, so its first messages are read
+//!   in the
+//! format of the first that shows one. The price: a document that showed none and then grows by a message that does
+//! reads differently from its first message on, and an import makes a fork of it, with a warning.
+//! - A file with a message per line is appended to, and its earlier reading must stay valid. So its first messages
+//!   are read
+//! as OpenAI Chat until a message shows a format. The price: they are written anew when the file leaves as another
+//! provider's.
 //!
-//! What stands beside the messages of a document (an id, metadata) is kept as a request's settings are: the document
-//! with `null` in place of the messages, before them. If it changes, that too is a fork.
+//! Members of a document beside the messages (an id, metadata) are kept as a request's settings are: the document
+//! with `null` in place of the messages, before them. If they change, that too is a fork.
 
 mod evidence;
 mod request;
@@ -35,17 +38,17 @@ use super::{
 };
 use crate::{WireError, anthropic, json::Json, openai_chat, openai_responses};
 
-/// The name that sessions of such files are derived under, whatever their messages turn out to be.
+/// Format name from which session ids of such files are derived, in whatever format their messages are read.
 const FORMAT: Format = Format::OpenaiChat;
 
-/// Whether a document, or a line, is a conversation.
+/// Returns true if a document, or a line, is a conversation.
 pub(super) fn recognises(value: &Value) -> bool {
     let list = |value: &Value| value.as_array().is_some_and(|list| list.iter().any(is_message));
     let empty = value["messages"].as_array().is_some_and(Vec::is_empty);
     list(value) || list(&value["messages"]) || empty || request::recognises(value)
 }
 
-/// Whether a value is one message or item. Many logs have records with a role or a type: it takes more than that.
+/// Returns true if a value is one message or item. Many logs have records with a role or a type, so more is required.
 pub(super) fn is_message(value: &Value) -> bool {
     let has = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());
     let one_of = |key: &str, known: fn(&str) -> bool| value[key].as_str().is_some_and(known);
@@ -55,7 +58,7 @@ pub(super) fn is_message(value: &Value) -> bool {
         || (one_of("type", evidence::is_item) && has(&["call_id", "summary", "encrypted_content"]))
 }
 
-/// Reads one conversation. It does not name itself: `key` does.
+/// Reads one conversation. It contains no session name, so `key` names it.
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let members = pieces::members(json).unwrap_or_default();
     warn_of_repetition(&members, reading);
@@ -91,15 +94,15 @@ pub(super) fn read_lines(name: &str, lines: &[&str], reading: &mut Reading) {
     reading.sessions.push(single(session_id(FORMAT, name), name, None, log.events));
 }
 
-/// Reads an OpenAI Chat message at a place of its list.
+/// Reads an OpenAI Chat message at an index of its list.
 pub(super) fn chat_message(index: usize, json: &str, reading: &mut Reading) -> Event {
     decoded(index, json, openai_chat::message(json), reading)
 }
 
-/// Where a document has its messages.
+/// Name of the member in which a document has its messages.
 const MESSAGES: &str = "messages";
 
-/// Of a repeated key the last counts, as it does for any parser; the others stay in what is kept beside the messages.
+/// Warns of a repeated key. The last one counts, as it does for any parser; the others stay in the settings.
 fn warn_of_repetition(members: &[(Cow<'_, str>, &str)], reading: &mut Reading) {
     for key in [MESSAGES, "input"] {
         let times = members.iter().filter(|(name, _)| name == key).count();
@@ -125,9 +128,9 @@ fn settings(format: Format, json: &str) -> Event {
 #[derive(Debug)]
 struct Log {
     events: Vec<Event>,
-    /// How many messages there were.
+    /// Number of messages so far.
     messages: usize,
-    /// What the messages so far show together.
+    /// Combined evidence of the messages so far.
     shown: Evidence,
     /// The answer that the items of a run belong to.
     run: Option<AnswerId>,
@@ -138,7 +141,7 @@ impl Log {
         Self { events: Vec::new(), messages: 0, shown, run: None }
     }
 
-    /// The format that a message which shows nothing is read in.
+    /// The format in which a message without evidence is read.
     fn format(&self) -> Format {
         match self.shown {
             Evidence::Shown(format) | Evidence::Hinted(format) => format,
@@ -146,7 +149,7 @@ impl Log {
         }
     }
 
-    /// Says what the file is, if this conversation shows it: of several in a file not all do.
+    /// Sets the format of the file, if this conversation shows it: of several in a file not all do.
     fn tell_format(&self, reading: &mut Reading) {
         if self.shown != Evidence::Silent {
             reading.format = self.format();
@@ -165,7 +168,7 @@ impl Log {
             Format::OpenaiResponses => openai_responses::item(json),
             _ => openai_chat::message(json),
         };
-        // Anthropic has no developers: their messages are read as whoever has them would.
+        // Anthropic has no developer role: such messages are read in a format that has it.
         let event = match event {
             Ok(Event { fact: Fact::Carried { kind }, .. }) if kind == "developer" => {
                 openai_chat::message(json)
@@ -179,7 +182,7 @@ impl Log {
         self.events.push(event);
     }
 
-    /// Items of one answer stand in a row: they share an id, made from the place of the first.
+    /// Joins items of one answer, which stand in a row: they share an id, made from the index of the first.
     fn join_run(&mut self, index: usize, fact: &mut Fact) {
         match fact {
             Fact::AssistantSaid { answer, .. } => {
@@ -192,7 +195,7 @@ impl Log {
     }
 }
 
-/// A message that was read, or carried if it could not be.
+/// A message as it was read, or carried if it could not be.
 fn decoded(index: usize, json: &str, event: Result<Event, WireError>, reading: &mut Reading) -> Event {
     let event = event.unwrap_or_else(|error| {
         reading.warn(format!("message {index} was carried as it is: {error}"));

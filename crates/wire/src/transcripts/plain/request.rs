@@ -1,4 +1,4 @@
-//! A whole request body, told from a bare list of messages by what stands beside the list.
+//! A whole request body, told from a bare list of messages by the members beside the list.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::format;
 
-/// What a request says beside its history, and a conversation at rest does not.
+/// Members of a request that a stored conversation does not have.
 const SETTINGS: [&str; 12] = [
     "model",
     "tools",
@@ -27,8 +27,8 @@ const SETTINGS: [&str; 12] = [
     "anthropic_version",
 ];
 
-/// Whether a value is a request, though its messages may be none that a provider takes: what is wrong with them can only
-/// be said of a request.
+/// Returns true if a value is a request, even if a provider would refuse its messages: such faults can only be
+/// reported for a request.
 pub(super) fn recognises(value: &Value) -> bool {
     let has = |item: &Value, keys: &[&str]| keys.iter().any(|key| item.get(key).is_some());
     let lists = |key: &str, keys: &[&str]| {
@@ -38,7 +38,7 @@ pub(super) fn recognises(value: &Value) -> bool {
     lists("messages", &["role", "content"]) || lists("input", &["type", "role", "content"]) || is_named
 }
 
-/// Whether an object with these members is a request.
+/// Returns true if an object with these members is a request.
 pub(super) fn is_request(members: &[(Cow<'_, str>, &str)]) -> bool {
     members.iter().any(|(key, _)| SETTINGS.contains(&key.as_ref()))
 }
@@ -59,8 +59,8 @@ pub(super) fn read(json: &str, reading: &mut Reading) -> Result<Vec<Event>, Read
     Ok(events.into_iter().enumerate().map(|(index, event)| event.from_origin(format!("#{index}"))).collect())
 }
 
-/// The provider a request is for: as its settings, its tools or its messages show; by the model's name if they
-/// show nothing, and by the messages' hints if that says nothing either.
+/// The provider a request is for: from its settings, its tools or its messages; from the model's name if they do not
+/// decide, and from hints in the messages if that does not either.
 fn format_of(json: &str) -> Format {
     let member = |key: &str| pieces::member(json, key);
     let tool = member("tools").and_then(pieces::elements).and_then(|tools| tools.first().copied());

@@ -1,15 +1,15 @@
 //! SWE-agent's trajectories: `{history: [messages], trajectory: [steps], info}`, one session.
 //!
-//! The history is what the model saw, demonstrations included. One turn is one assistant message with the
-//! observation that its action brought. Models with function calling make tool calls; older ones write the action
-//! into their text, and the observation comes back as a user message. Both are the same thing, an action and its
-//! outcome: the text action is read as a call of `bash` (SWE-agent runs it in its shell), the user message after
-//! it as the result of that call. The thought is kept as text, the message as it was in the raw JSON.
+//! The history is the model's view, demonstrations included. One turn is one assistant message with the observation
+//! that its action brought. Models with function calling make tool calls; older ones write the action into their
+//! text, and the observation comes back as a user message. Both are an action and its outcome: the text action is
+//! read as a call of `bash` (SWE-agent runs it in its shell), the user message after it as the result of that call.
+//! The thought is kept as text, the message as it was in the raw JSON.
 //!
-//! The trajectory repeats the same steps without the model's view. It is used where there is no history, and to
-//! complete the history of a run that has ended: older versions write the last observation only there. In a run
-//! that goes on, the next version of the file will have that observation in its history, so it is not taken
-//! from the trajectory: what was read once must read the same again.
+//! The trajectory repeats the same steps without the model's view. It is used if there is no history, and to complete
+//! the history of a run that has ended: older versions write the last observation only there. In a run that goes on,
+//! the next version of the file will have that observation in its history, so it is not taken from the trajectory: an
+//! event that was read once must read the same again.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ const DIALECT: &str = "swe-agent";
 /// The tool that an action written as text is a call of.
 const SHELL: &str = "bash";
 
-/// Whether a document is a trajectory.
+/// Returns true if a document is a trajectory.
 pub(super) fn recognises(document: &Value) -> bool {
     let first = |key: &str| document[key].as_array().map(|list| list.first().unwrap_or(&Value::Null));
     let message = |value: &Value| value["role"].is_string();
@@ -47,7 +47,7 @@ pub(super) fn recognises(document: &Value) -> bool {
     }
 }
 
-/// Reads a trajectory. It does not name itself: `key` does.
+/// Reads a trajectory. It contains no session name, so `key` names it.
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let list = |name: &str| pieces::member(json, name).and_then(pieces::elements).unwrap_or_default();
     let (history, trajectory) = (list("history"), list("trajectory"));
@@ -166,14 +166,14 @@ impl Log {
         self.push(raw, Fact::AssistantSaid { answer: None, model: self.model.clone(), parts });
     }
 
-    /// SWE-agent gives one observation for all calls of a message: it goes with the first.
+    /// Logs an observation. SWE-agent gives one for all calls of a message: it goes with the first.
     fn observation(&mut self, raw: &str, ids: Vec<CallId>, mut parts: Vec<Part>) {
         let result = |call| ToolResult { call, name: None, parts: std::mem::take(&mut parts), error: false };
         let results = ids.into_iter().map(result).collect();
         self.push(raw, Fact::ToolReturned { results, parts });
     }
 
-    /// The messages that the first step of a trajectory says it was asked with.
+    /// Logs the messages in the prompt of a trajectory's first step.
     fn prompt(&mut self, trajectory: &[&str], reading: &mut Reading) {
         let query = trajectory.first().and_then(|step| {
             ["query", "messages"].iter().find_map(|key| pieces::elements(pieces::member(step, key)?))
@@ -186,7 +186,7 @@ impl Log {
     fn step(&mut self, text: &str, reading: &mut Reading) {
         match Json::parse(text, "a SWE-agent step") {
             Ok(step) if step.text_at("action").is_some() || step.text_at("response").is_some() => {
-                // Each step repeats the whole history it was asked with: that is not its own.
+                // Each step repeats the whole history of its prompt: that is not its own.
                 let repeated =
                     ["query", "messages"].iter().filter_map(|key| pieces::member_range(step.raw, &step, key));
                 let raw = pieces::cut(step.raw, repeated.collect());
@@ -210,7 +210,8 @@ impl Log {
         }
     }
 
-    /// What a run that has ended left out of its history: the last observation, and steps without a message.
+    /// Logs the parts that a run that has ended left out of its history: the last observation, and steps without a
+    /// message.
     fn complete(&mut self, trajectory: &[&str], reading: &mut Reading) {
         let last = self.answers.checked_sub(1).and_then(|last| trajectory.get(last));
         if let Some(Ok(step)) = last.map(|text| Json::parse(text, "a SWE-agent step")) {
@@ -236,7 +237,7 @@ impl Log {
     }
 }
 
-/// What an answer says beside its calls: reasoning, then the thought if the action is part of the text, else the
+/// Content of an answer beside its calls: reasoning, then the thought if the action is part of the text, else the
 /// text.
 fn said(answer: &Json<'_>) -> Vec<Part> {
     let thinking = answer.array_at("thinking_blocks").iter().filter_map(|block| {

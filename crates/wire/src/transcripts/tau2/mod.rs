@@ -1,14 +1,14 @@
-//! tau2-bench results: `{simulations: [{id, messages}], tasks, info}`, a session a simulation.
+//! tau2-bench results: `{simulations: [{id, messages}], tasks, info}`, a session per simulation.
 //!
-//! Both sides of a simulation may call tools: the agent, and the simulated user on its own phone, say. The agent
-//! never sees what the user does there, only what the user tells it afterwards. So the user's calls and their
-//! results are a thread of their own, `user`, in which they pair as the agent's do in `main`; nothing of them
-//! reaches what is measured as the agent's context, and nothing of them is lost. A user message that calls tools
-//! goes to the environment and not to the agent, its text included.
+//! Both sides of a simulation may call tools: the agent, and the simulated user, for example on their own phone. The
+//! agent never sees the user's actions there, only the user's later messages about them. So the user's calls and
+//! their results are a thread of their own, `user`, in which they pair as the agent's do in `main`; none of them
+//! count as the agent's context, and none are lost. A user message that calls tools goes to the environment and not
+//! to the agent, its text included.
 //!
-//! The policy is the agent's system prompt. Where the agent works without a user, its task (`ticket`) is part of
-//! that prompt and nowhere else, so it is read too: one instruction of two parts, since a later system prompt
-//! replaces an earlier one wherever a request is made.
+//! The policy is the agent's system prompt. If the agent works without a user, its task (`ticket`) is part of that
+//! prompt and nowhere else, so it is read too: one instruction of two parts, since a later system prompt replaces an
+//! earlier one when a request is made.
 
 use std::collections::HashMap;
 
@@ -29,10 +29,10 @@ use crate::{anthropic, json::Json, openai_chat};
 
 const DIALECT: &str = "tau2";
 
-/// The thread of what the simulated user did out of the agent's sight.
+/// Name of the thread for the simulated user's own tool calls, which the agent does not see.
 const USER: &str = "user";
 
-/// Whether a document is a set of results.
+/// Returns true if a document is a set of results.
 pub(super) fn recognises(document: &Value) -> bool {
     document["simulations"].is_array() && (document["info"].is_object() || document["tasks"].is_array())
 }
@@ -56,19 +56,19 @@ fn read_within(allowance: usize, key: &str, json: &str, reading: &mut Reading) -
     Ok(())
 }
 
-/// What all simulations of a file share.
+/// Data that all simulations of a file share.
 struct Setting<'j> {
     /// The policy, as it stands in the file.
     policy: Option<&'j Json<'j>>,
     model: Option<ModelName>,
-    /// The tickets by task, where the agent works without a user.
+    /// Tickets by task, if the agent works without a user.
     tickets: HashMap<String, &'j str>,
-    /// How many bytes of these may still be repeated.
+    /// Number of bytes of these that may still be repeated.
     allowance: usize,
 }
 
-/// The prompt is written once and belongs to every simulation. This is as much of it as a file may become: far
-/// more than any real one does, and a bound for one made to exhaust the memory.
+/// Largest total size of the prompt's copies. The prompt is written once and belongs to every simulation; the bound
+/// is far above any real file, and stops one made to exhaust the memory.
 const ALLOWANCE: usize = 256 << 20;
 
 impl<'j> Setting<'j> {
@@ -140,7 +140,7 @@ struct Log {
     model: Option<ModelName>,
 }
 
-/// Whose tools a message is about.
+/// Side of a simulation whose tools a message is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Agent,
@@ -215,7 +215,7 @@ impl Log {
     }
 }
 
-/// The provider's own report where it was kept, else the two numbers that every message has.
+/// The provider's own report if it was kept, else the two numbers that every message has.
 fn used(message: &Json<'_>, answer: Option<&AnswerId>, model: Option<&ModelName>) -> Option<Event> {
     let own = message.get("raw_data").and_then(|data| data.get("usage")).filter(|usage| usage.is_object());
     let report = own.or_else(|| message.get("usage").filter(|usage| usage.is_object()))?;
@@ -255,7 +255,7 @@ fn said(message: &Json<'_>) -> Vec<Part> {
     parts
 }
 
-/// What tools gave back, and to whom: one result, or several in one message.
+/// Tool results and the side that called: one result, or several in one message.
 fn returned(message: &Json<'_>) -> (Side, Fact) {
     let several = message.array_at("tool_messages");
     let each = if several.is_empty() { std::slice::from_ref(message) } else { several };

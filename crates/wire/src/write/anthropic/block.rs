@@ -1,4 +1,4 @@
-//! Content blocks: those that came in this format keep their bytes, the others are written from what they say.
+//! Content blocks: those that came in this format keep their bytes, the others are written from their content.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct Block<'e> {
     pub(super) json: Cow<'e, str>,
     pub(super) kind: Kind,
-    /// Its event, and its place among that event's blocks, if these are still its bytes.
+    /// Its event, and its index among that event's blocks, if these are still its bytes.
     pub(super) source: Option<(usize, usize)>,
 }
 
@@ -33,7 +33,8 @@ pub(super) enum Kind {
     BlankText,
     Compaction,
     Thinking,
-    /// What its provider would refuse wherever it stands: a call or a result without an id, thinking without its seal.
+    /// A block that its provider would refuse in any place: a call or a result without an id, thinking without its
+    /// seal.
     Broken,
     Other,
 }
@@ -71,7 +72,7 @@ impl<'e> Pen<'e, '_> {
         blocks.iter().enumerate().map(block).collect()
     }
 
-    /// What an event that came in another format says: results first.
+    /// Writes the content of an event that came in another format: results first.
     pub(super) fn foreign(self, entry: &'e Entry<'e>) -> Vec<Block<'e>> {
         let portable = Portable::of(entry, self.manner.meter);
         let results = entry.event.fact.results().iter();
@@ -82,7 +83,7 @@ impl<'e> Pen<'e, '_> {
         results.chain(said.filter(|block| block.kind != Kind::BlankText)).collect()
     }
 
-    /// What some parts of an answer say in words of our own.
+    /// Writes some parts of an answer in words of our own.
     pub(super) fn foreign_parts(self, fragment: &Fragment<'e, 'e>) -> Vec<Block<'e>> {
         let portable = Portable::of(fragment.entry, self.manner.meter);
         let pieces = portable.said_at(fragment.shown());
@@ -90,7 +91,7 @@ impl<'e> Pen<'e, '_> {
         blocks.filter(|block| block.kind != Kind::BlankText).collect()
     }
 
-    /// What stands in place of what an event said beside results. `own` are its blocks.
+    /// Writes parts in place of an event's content other than results. `own` are its blocks.
     pub(super) fn replaced(self, entry: &'e Entry<'e>, own: &[Block<'e>], shown: &[Part]) -> Vec<Block<'e>> {
         let portable = Portable::of(entry, self.manner.meter);
         let raw: Vec<Cow<'_, str>> = own.iter().map(|block| block.json.clone()).collect();
@@ -160,7 +161,7 @@ impl<'e> Pen<'e, '_> {
         Some(Block { json: json.into(), kind: Kind::Result, source: None })
     }
 
-    /// The answer to a call that never returned.
+    /// Writes the stand-in for a call that has no result.
     pub(super) fn stand_in(self, site: &Site<'e, 'e>) -> Block<'e> {
         let (id, said) = (quoted(self.ids.of_site(site)), quoted(STAND_IN));
         let json = format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{said},"is_error":true}}"#);
@@ -176,13 +177,13 @@ impl<'e> Pen<'e, '_> {
     }
 }
 
-/// The input of a call whose model wrote something that is no object: its provider would refuse it.
+/// Input of a call whose model wrote something other than an object: its provider would refuse it.
 fn broken_input<'j>(block: &'j Json<'j>) -> Option<&'j Json<'j>> {
     let is_call = block.text_at("type") == Some("tool_use");
     block.get("input").filter(|input| is_call && !input.is_object())
 }
 
-/// How many blocks a message has.
+/// Number of a message's blocks.
 pub(super) fn count(own: &Json<'_>) -> usize {
     let content = own.get("content").filter(|content| !content.is_null());
     content.map_or(0, |content| content.as_array().map_or(1, <[_]>::len))
@@ -193,12 +194,12 @@ pub(super) fn text(text: &str) -> Block<'static> {
     Block { json: text_json(&quoted(text)).into(), kind: text_kind(text), source: None }
 }
 
-/// Who says what a fact tells.
+/// Role of the author of a fact.
 pub(super) fn role(fact: &Fact) -> &'static str {
     if matches!(fact, Fact::AssistantSaid { .. }) { "assistant" } else { "user" }
 }
 
-/// Here ids are letters, digits, `_` and `-`; what else others use becomes `_`.
+/// Makes an id valid here: ids are letters, digits, `_` and `-`; other characters become `_`.
 pub(super) fn call_id(id: &str) -> String {
     let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let id: String = shortened(id, 56).chars().map(safe).collect();
@@ -255,7 +256,7 @@ fn written_result(portable: &Portable<'_>, id: &str, parts: &[Part], error: bool
     Block { json: json.into(), kind: Kind::Result, source: None }
 }
 
-/// A piece that is no call.
+/// Writes a piece that is not a call.
 fn fresh_block(piece: &Piece<'_>) -> Option<Block<'static>> {
     if let Piece::Medium { mime, source, .. } = piece
         && let Some(json) = medium(mime, source)
@@ -280,7 +281,7 @@ fn medium(mime: &str, source: &Source<'_>) -> Option<String> {
     Some(format!(r#"{{"type":"{kind}","source":{source}}}"#))
 }
 
-/// Here arguments are an object. Text that is none becomes the only member of one.
+/// Writes arguments as an object. Other text becomes the only member of one.
 fn input(call: &ToolCall) -> String {
     let parsed = Json::parse(&call.arguments, "a call's arguments");
     match (call.form, parsed) {

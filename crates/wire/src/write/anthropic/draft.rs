@@ -1,4 +1,4 @@
-//! A message in the making.
+//! A message while it is written.
 
 use std::borrow::Cow;
 
@@ -11,15 +11,15 @@ use crate::{
     normal,
 };
 
-/// A message in the making.
+/// A message while it is written.
 pub(super) struct Draft<'e> {
     pub(super) role: Cow<'e, str>,
     pub(super) blocks: Vec<Block<'e>>,
-    /// What it stands for, in order.
+    /// Indices of its events, in order.
     pub(super) events: Vec<usize>,
     /// The event whose bytes it may keep: the only one it is made of.
     source: Option<&'e Entry<'e>>,
-    /// Whether the event is an answer that is shown in part.
+    /// True if the event is an answer that is shown in part.
     pub(super) is_parted: bool,
 }
 
@@ -28,7 +28,7 @@ impl<'e> Draft<'e> {
         Self { role: role.into(), blocks: Vec::new(), events: Vec::new(), source: None, is_parted: false }
     }
 
-    /// Blocks of one event, or of none.
+    /// Makes a draft of blocks of one event, or of none.
     pub(super) fn with(
         role: &'e str,
         blocks: impl IntoIterator<Item = Block<'e>>,
@@ -38,7 +38,7 @@ impl<'e> Draft<'e> {
         Self { role: role.into(), blocks: blocks.into_iter().collect(), events, source, is_parted: false }
     }
 
-    /// Adds what another one says.
+    /// Appends the content of another draft.
     pub(super) fn absorb(&mut self, other: Self) {
         if self.events.is_empty() && self.blocks.is_empty() {
             self.source = other.source;
@@ -52,7 +52,7 @@ impl<'e> Draft<'e> {
         }
     }
 
-    /// Whether what `next` says was sent in the same message.
+    /// Returns true if `next` was sent in the same message.
     pub(super) fn continues(&self, next: &Self) -> bool {
         self.events.last().is_some() && self.events.last() == next.events.first()
     }
@@ -66,7 +66,7 @@ impl<'e> Draft<'e> {
     }
 
     pub(super) fn written(self) -> Written {
-        // A signed compaction must come first: nothing may be put before it.
+        // A signed compaction must come first: no block may be put before it.
         let opens = self.blocks.first().is_some_and(|block| block.kind == Kind::Compaction);
         let speaker = if opens { Speaker::User } else { self.speaker() };
         let json = match self.source.and_then(|source| Some((source, source.own.as_ref()?))) {
@@ -76,8 +76,8 @@ impl<'e> Draft<'e> {
         Written { json, events: self.events, speaker }
     }
 
-    /// The message of a single event: its own bytes as far as they still hold. Of one that is shown in part, members that
-    /// nobody knows go: what paid for them may be gone.
+    /// The message of a single event: its own bytes as far as they are still valid. If it is shown in part, unknown
+    /// members are dropped: the part that paid for them may be gone.
     fn own_json(&self, source: &Entry<'_>, own: &Json<'_>) -> String {
         let count = block::count(own);
         let places = self.blocks.iter().map(|block| block.source);

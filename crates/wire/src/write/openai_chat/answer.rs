@@ -1,4 +1,4 @@
-//! The one message that an answer is, whatever fragments it was logged in.
+//! Writes an answer as one message, whatever fragments it was logged in.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -17,7 +17,7 @@ use crate::{
     openai_chat::{Places, REASONING},
 };
 
-/// An answer, its fragments joined; `None` if it says nothing that can be said here.
+/// Writes an answer, its fragments joined; `None` if it has no content that can be written here.
 pub(super) fn write<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<Written> {
     let legal = pen.manner.is_legal();
     if legal && !fragments.iter().any(says_something) {
@@ -39,13 +39,13 @@ pub(super) fn write<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Opt
     Some(Written { json, events, speaker: Speaker::Assistant })
 }
 
-/// Whether a call has no id, so that its name stands for it.
+/// Returns true if a call has no id, so that its name stands for it.
 pub(super) fn is_called_by_name(entry: &Entry<'_>, place: usize) -> bool {
     entry.own.as_ref().is_some_and(|own| Places::of(own).function_call == Some(place))
 }
 
-/// Whether there is content or a call: an answer without either would be refused. A call that this crate could not read
-/// cannot be answered, and is none.
+/// Returns true if there is content or a call: an answer without either would be refused. A call that this crate
+/// could not read cannot be answered, and does not count.
 fn says_something(fragment: &Fragment<'_, '_>) -> bool {
     let places = fragment.entry.own.as_ref().map(Places::of);
     let is_call = |place: usize| places.as_ref().is_some_and(|places| places.is_call(place));
@@ -57,12 +57,12 @@ fn says_something(fragment: &Fragment<'_, '_>) -> bool {
     })
 }
 
-/// Whether the answer has a name: then its message came from a response, or in fragments.
+/// Returns true if the answer has a name: then its message came from a response, or in fragments.
 fn is_named(entry: &Entry<'_>) -> bool {
     matches!(&entry.event.fact, Fact::AssistantSaid { answer: Some(_), .. })
 }
 
-/// What is shown of a message in this format, its values' bytes untouched; `None` if it is in another.
+/// The shown part of a message in this format, its values' bytes untouched; `None` if it is in another.
 fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e, str>> {
     let own = fragment.entry.own.as_ref()?;
     let view = View { fragment, places: Places::of(own), pen };
@@ -70,7 +70,7 @@ fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e,
         return Some(if pen.manner.is_legal() { filled(own, "null").into() } else { own.raw.into() });
     }
     if view.places.count() != fragment.entry.parts().len() {
-        // Nobody can say which member shows which part.
+        // It is unknown which member shows which part.
         return None;
     }
     let members = own.members().iter();
@@ -78,7 +78,7 @@ fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e,
     Some(json::object(members).into())
 }
 
-/// Members in which clients send back that there was nothing.
+/// Members that clients send back even if they are empty.
 const ECHOED: [&str; 7] = [
     "refusal",
     "audio",
@@ -89,8 +89,8 @@ const ECHOED: [&str; 7] = [
     "thinking_blocks",
 ];
 
-/// Whether a member that shows no part stays with a message that is shown in part. What nobody knows goes: the part that
-/// paid for it may be gone.
+/// Returns true if a member that shows no part stays with a message that is shown in part. Unknown members are
+/// dropped: the part that paid for them may be gone.
 fn is_wrapping(key: &str, value: &Json<'_>) -> bool {
     match key {
         "role" | "name" => is_short(value),
@@ -98,7 +98,7 @@ fn is_wrapping(key: &str, value: &Json<'_>) -> bool {
     }
 }
 
-/// What is shown of one message.
+/// The shown part of one message.
 struct View<'v, 'e> {
     fragment: &'v Fragment<'e, 'e>,
     places: Places,
@@ -106,7 +106,7 @@ struct View<'v, 'e> {
 }
 
 impl View<'_, '_> {
-    /// Whether all of it leaves as it came.
+    /// Returns true if all of it leaves as it came.
     fn is_whole(&self) -> bool {
         let renamed = |place: usize| self.pen.ids.changed(self.fragment.entry, place).is_some();
         self.is_all_shown()
@@ -118,13 +118,13 @@ impl View<'_, '_> {
         (0..self.places.count()).all(|place| self.shows(place))
     }
 
-    /// Whether a call has arguments that are no text.
+    /// Returns true if a call has arguments that are not text.
     fn mends(&self, own: &Json<'_>) -> bool {
         let has_odd = |call: &Json<'_>| odd_arguments(call).is_some();
         self.pen.manner.is_legal() && own.array_at("tool_calls").iter().any(has_odd)
     }
 
-    /// Whether the part at a place stays. What is no call that can be answered is refused, and goes.
+    /// Returns true if the part at an index stays. A call that cannot be answered is refused, and dropped.
     fn shows(&self, place: usize) -> bool {
         let unreadable = || {
             let part = self.fragment.entry.parts().get(place);
@@ -172,7 +172,7 @@ impl View<'_, '_> {
             let call = made.get(place - places.start)?;
             let id = self.pen.ids.changed(self.fragment.entry, place).map(quoted);
             let renamed = call.get("id").zip(id.as_deref());
-            // What a model wrote as an object is sent as the text of that object.
+            // Arguments that a model wrote as an object are sent as the text of that object.
             let odd = odd_arguments(call).filter(|_| self.pen.manner.is_legal());
             let text = odd.map(|arguments| (arguments, quoted(arguments.raw)));
             let text = text.as_ref().map(|(arguments, text)| (*arguments, text.as_str()));
@@ -187,7 +187,7 @@ fn odd_arguments<'j>(call: &'j Json<'j>) -> Option<&'j Json<'j>> {
     (arguments.is_object() || arguments.as_array().is_some()).then_some(arguments)
 }
 
-/// The same answer, with a place for its reasoning. An empty one says that there is none to give back.
+/// The same answer, with a member for its reasoning. An empty one means that there is none to return.
 fn with_reasoning(answer: String) -> String {
     let Ok(read) = Json::parse(&answer, "an answer") else { return answer };
     if REASONING.into_iter().any(|key| read.text_at(key).is_some()) {
@@ -208,8 +208,8 @@ fn some_of(elements: impl Iterator<Item = String>) -> Option<String> {
     Some(json::list(elements))
 }
 
-/// The fragments of one answer as one message that a request may hold: texts and calls follow each other, of the rest
-/// the last word counts.
+/// Joins the fragments of one answer into one message that a request may hold: texts and calls are concatenated, and
+/// of other members the last value counts.
 fn joined(fragments: &[Cow<'_, str>]) -> String {
     let read = fragments.iter().filter_map(|fragment| Json::parse(fragment, "a fragment of an answer").ok());
     let read: Vec<Json<'_>> = read.collect();
@@ -260,7 +260,7 @@ fn combined(key: &str, values: &[&Json<'_>]) -> String {
     }
 }
 
-/// An answer that came, at least in part, in another format.
+/// Writes an answer that came, at least in part, in another format.
 fn synthesised<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<String> {
     let (mut text, mut refusal, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     for fragment in fragments {

@@ -1,4 +1,4 @@
-//! Items, written from what they say.
+//! Items, written from their content.
 
 use epitome_core::event::{CallForm, ToolCall};
 
@@ -11,26 +11,26 @@ use crate::{
     openai_responses::CALLS,
 };
 
-/// A picture of one pixel, where a call can only be answered with one.
+/// A picture of one pixel, for calls that can only be answered with a picture.
 const PIXEL: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// Whether a client answers items of this kind. A search without an id the provider answers itself.
+/// Returns true if a client answers items of this kind. The provider itself answers a search that has no id.
 pub(super) fn is_call(kind: &str) -> bool {
     kind != "tool_search_call" && CALLS.iter().any(|(call, _)| *call == kind)
 }
 
-/// Whether items of this kind are a client's answers.
+/// Returns true if items of this kind are a client's answers.
 pub(super) fn is_output(kind: &str) -> bool {
     kind != "tool_search_output" && CALLS.iter().any(|(_, output)| *output == kind)
 }
 
-/// Whether an item is the kind of answer that a kind of call takes.
+/// Returns true if an item is of the kind that a kind of call requires as its answer.
 pub(super) fn answers(own: &Json<'_>, called: &str) -> bool {
     let output = CALLS.iter().find(|(call, _)| *call == called).map(|(_, output)| *output);
     own.text_at("type") == output
 }
 
-/// What kind of call a call is.
+/// Kind of a call.
 pub(super) fn kind(entry: &Entry<'_>, call: &ToolCall) -> &'static str {
     let own = entry.own.as_ref().and_then(|own| own.text_at("type"));
     let known = own.and_then(|own| CALLS.iter().find(|(call, _)| *call == own));
@@ -63,7 +63,7 @@ pub(super) fn answer(pieces: &[Piece<'_>], id: impl Fn(&ToolCall, usize) -> Stri
     items
 }
 
-/// A message of the model's.
+/// A message of the model.
 pub(super) fn spoken(text: &str) -> String {
     message("assistant", &output_text(text))
 }
@@ -135,7 +135,7 @@ fn call_item(call: &ToolCall, id: &str) -> String {
     }
 }
 
-/// The answer to a call of some kind, from what it says.
+/// Writes the answer to a call of some kind from its content.
 pub(super) fn output(called: &str, id: &str, pieces: &[Piece<'_>]) -> String {
     if !matches!(called, "function_call" | "custom_tool_call") {
         let said: Vec<String> = pieces.iter().filter_map(|piece| piece.note().map(str::to_owned)).collect();
@@ -149,12 +149,12 @@ pub(super) fn output(called: &str, id: &str, pieces: &[Piece<'_>]) -> String {
     format!(r#"{{"type":"{called}_output","call_id":{},"output":{output}}}"#, quoted(id))
 }
 
-/// The answer to a call that never returned, in the form its kind of call wants.
+/// Writes the stand-in for a call that has no result, in the form its kind of call requires.
 pub(crate) fn stand_in(called: &str, id: &str) -> String {
     plain_output(called, id, STAND_IN, Ending::Interrupted)
 }
 
-/// How a call ended.
+/// Way a call ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Returned,
@@ -191,7 +191,7 @@ fn plain_output(called: &str, id: &str, said: &str, ending: Ending) -> String {
     }
 }
 
-/// What stands in place of the output of an item whose output is no plain content; `None` if it is.
+/// Writes the output of an item whose output is not plain content; `None` if it is.
 pub(super) fn replacement(own: &Json<'_>, said: &[String]) -> Option<String> {
     match own.text_at("type")? {
         "local_shell_call_output" | "apply_patch_call_output" => Some(quoted(&said.join("\n"))),
@@ -206,10 +206,10 @@ pub(super) fn replacement(own: &Json<'_>, said: &[String]) -> Option<String> {
     }
 }
 
-/// A command that did well.
+/// Exit of a successful command.
 const EXITED: &str = r#"{"type":"exit","exit_code":0}"#;
 
-/// A command that did not.
+/// Exit of a failed command.
 const FAILED: &str = r#"{"type":"exit","exit_code":1}"#;
 
 fn chunk(stdout: &str, stderr: &str, outcome: &str) -> String {
