@@ -74,7 +74,7 @@ pub enum NothingToUndo {
     Undone {
         /// The compaction.
         compaction: Seq,
-        /// Where it was undone.
+        /// Event that undid it.
         at: Seq,
     },
 }

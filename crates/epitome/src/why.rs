@@ -143,7 +143,7 @@ pub struct Sight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// As it was.
+    /// In full.
     Verbatim,
     /// By its beginning and its end.
     Cut,

@@ -26,7 +26,7 @@ pub(super) struct AnswerCopy {
 
 /// Way in which the copy is read.
 enum Reading {
-    /// As it comes, for streams.
+    /// Piece by piece, for streams.
     Flowing(Box<Flow>),
     /// At the end, when all of it has come. The pieces are shared with the answer that is passed on.
     Kept { kind: Kind, pieces: Vec<Bytes>, size: usize },

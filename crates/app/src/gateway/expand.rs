@@ -63,9 +63,9 @@ impl Coding {
 /// Reason why compressed bytes cannot be expanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpandError {
-    /// They stand for more than the limit.
+    /// The expansion is larger than the limit.
     TooLarge,
-    /// They are not what they are said to be.
+    /// The bytes are not valid in the stated compression.
     Garbage,
 }
 

@@ -1,4 +1,4 @@
-//! Counts what becomes of summaries in the metrics.
+//! Counts the outcomes of summaries in the metrics.
 
 use std::sync::{Arc, Weak};
 

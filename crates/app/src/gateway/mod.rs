@@ -113,7 +113,7 @@ struct Lasting {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     profiles: Arc<Profiles>,
-    /// Receiver of what becomes of summaries.
+    /// Receiver of the outcomes of summaries.
     heard: Heard,
     /// Permits of requests in progress.
     places: Arc<Semaphore>,

@@ -601,6 +601,7 @@ fn observe(store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observe
 
 /// Returns true if the remaining work takes less time than handing it to another thread.
 fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -> bool {
+    /// Most bytes that are read on the spot; reading more takes longer than waking a thread.
     const BYTES: usize = 16 << 10;
     // Results of the recall tool are read from the store.
     let request = arrived.as_ref().map_or(0, |arrived| match departure.spliced {

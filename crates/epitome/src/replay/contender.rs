@@ -160,6 +160,7 @@ impl Reducer for DropOldest {
 struct ClearResults;
 
 impl ClearResults {
+    /// Number of the newest results that are kept.
     const KEPT: usize = 3;
 }
 

@@ -126,7 +126,7 @@ impl Scale {
         Tokens(u64::try_from(parts).unwrap_or(u64::MAX))
     }
 
-    /// As a floating-point number, for people to read.
+    /// The ratio as a floating-point number, for people to read.
     pub fn as_number(self) -> f64 {
         f64::from(self.0) / f64::from(Self::ONE.0)
     }

@@ -47,7 +47,8 @@ const BEGINNING: usize = 40;
 /// Most tokens of the number and the code in a heading.
 const HEADING: Tokens = Tokens(28);
 
-/// Shares of each kind of text.
+/// Most tokens of each kind of text; recent events get twice as many. Users' messages and failures get the
+/// most, because a summary has to repeat them.
 mod share {
     pub(super) const USER: u64 = 3_000;
     pub(super) const ANSWER: u64 = 1_200;

@@ -69,8 +69,10 @@ The notes between the last pair of marker lines were made from the earlier parts
 whole with this part worked in: keep the numbers of what still holds, leave out what this part takes back, add numbers of \
 what this part adds.";
 
-/// Most characters of a line from plugins or users, and most such lines.
+/// Most characters of a line from plugins or users.
 const LONGEST: usize = 2_000;
+
+/// Most lines from plugins.
 const LINES: usize = 32;
 
 /// Instruction that is appended to a session's own request, with the sentences of that session that may be

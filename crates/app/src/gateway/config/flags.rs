@@ -30,7 +30,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "URL")]
     anthropic_upstream: Option<String>,
 
-    /// What to do with requests; see below. [default: record]
+    /// Mode for requests; see below. [default: record]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
 

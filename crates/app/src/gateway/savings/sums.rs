@@ -74,6 +74,7 @@ impl Sums {
 /// Half-width of a 95 % interval in standard errors, for so many degrees of freedom: Cornish and Fisher's
 /// series, accurate to three digits from 10 on.
 pub(super) fn student(freedom: f64) -> f64 {
+    /// The same for a normal distribution, which the series corrects.
     const NORMAL: f64 = 1.959_964;
     let power = |exponent: i32| NORMAL.powi(exponent);
     NORMAL

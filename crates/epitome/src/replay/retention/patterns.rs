@@ -7,7 +7,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 pub(super) enum Edge {
     /// No letter, digit or underscore on either side.
     Word,
-    /// As for a word, and no hyphen either.
+    /// No letter, digit, underscore or hyphen on either side.
     Flag,
     /// No part of a word before it: a hash is named by its beginning.
     Hash,
