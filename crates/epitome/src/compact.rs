@@ -1,6 +1,7 @@
-//! From a line of events to a request that fits: project, reduce, render, and say what was done.
+//! From a line of events to a request that fits: project, reduce, render, and report.
 //!
-//! It needs no store and no session. A file of messages, or a whole request, is enough: that is the stateless path.
+//! This needs no store and no session. A file of messages, or a whole request, is enough: this is the
+//! stateless path.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -26,65 +27,66 @@ use serde::Serialize;
 
 use crate::margin::Margin;
 
-/// How to make a request.
+/// Settings for making a request.
 #[derive(Debug)]
 pub struct Compaction<'a> {
-    /// How much it may hold, and what a reduction goes down to.
+    /// Largest size of the request, and the size that a reduction goes down to.
     pub budget: Budget,
-    /// What `budget` already leaves free, and why.
+    /// Tokens that `budget` already keeps free, and why.
     pub margin: Margin,
-    /// What reduces it, in order.
+    /// Reducers, in order.
     pub pipeline: &'a Pipeline,
     /// The format to render.
     pub format: Format,
-    /// What the model demands of a request.
+    /// Rendering options that the model requires.
     pub options: RenderOptions,
 }
 
-/// A request that fits, and how it came to.
+/// A request that fits, with its report.
 #[derive(Clone, Debug)]
 pub struct Compacted {
     /// The request.
     pub rendered: Rendered,
     /// The context it was rendered from.
     pub context: Context,
-    /// What was done.
+    /// Report of how it was made.
     pub report: Report,
 }
 
-/// What was done to make a request fit.
+/// Report of making a request fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// What everything costs, with nothing left out. How many messages and bytes that would be, [`size`] can tell.
+    /// Size of everything in tokens, with nothing left out. [`size`] also tells how many messages and bytes
+    /// that is.
     pub before: Tokens,
-    /// The size of what is sent.
+    /// Size of the request.
     pub after: Size,
-    /// The most that may be sent, by the provider's count: the margin and what a context may hold.
+    /// Largest allowed request, by the provider's count: the margin and the room for the context.
     pub budget: Tokens,
-    /// What of it is kept free, and why.
+    /// Part of it that is kept free, and why.
     pub margin: Margin,
-    /// What a reduction goes down to.
+    /// Size that a reduction goes down to.
     pub target: Tokens,
-    /// Whose tokens these are.
+    /// Name of the token counter.
     pub counter: &'static str,
-    /// What each reducer did, in order.
+    /// Effect of each reducer, in order.
     pub steps: Vec<Step>,
-    /// What is not shown as it was.
+    /// Content that is not shown in full.
     pub evictions: Vec<Eviction>,
-    /// What the provider would refuse, and only the request's author can mend.
+    /// Rules that the provider would enforce against the request, and that only its author can satisfy.
     pub illegal: Vec<Illegality>,
-    /// What the provider would have refused, and was mended.
+    /// Rules that the original broke, and that were satisfied without guessing.
     pub mended: Vec<Illegality>,
 }
 
-/// Something that a provider would refuse about a request.
+/// A rule of a provider that a request breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Illegality {
-    /// The place in the request, as a JSON pointer.
+    /// Place in the request, as a JSON pointer.
     pub place: String,
-    /// The name of the rule, as [`RULES`](epitome_wire::legality::RULES) has it.
+    /// Name of the rule, as in [`RULES`](epitome_wire::legality::RULES).
     pub rule: &'static str,
-    /// What is wrong.
+    /// Description of the problem.
     pub reason: String,
 }
 
@@ -102,7 +104,7 @@ impl fmt::Display for Illegality {
 }
 
 impl Report {
-    /// Says what the provider would refuse about the request that all this was made of.
+    /// Adds to the report what the provider would refuse about the original request.
     pub fn judge(&mut self, format: Format, request: &str, rules: &Rules) {
         let found = legality::inspect(format, request, rules);
         let (named, mended): (Vec<_>, Vec<_>) =
@@ -112,63 +114,63 @@ impl Report {
     }
 }
 
-/// The breaches in a request that was made which nobody but the author of what it was made of can mend.
+/// Rules that a rendered request breaks because of its content, which only its author can correct.
 pub(crate) fn unmended(format: Format, body: &str, rules: &Rules) -> Vec<Illegality> {
     let found = legality::inspect(format, body, rules);
     let named = found.iter().filter(|found| found.breach.rule().remedy == Remedy::Named);
     named.map(Illegality::from).collect()
 }
 
-/// How large a request is.
+/// Size of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Size {
-    /// Tokens of input.
+    /// Input tokens.
     pub tokens: Tokens,
-    /// Messages or items of its history.
+    /// Messages or items of the history.
     pub messages: usize,
-    /// Bytes of its JSON.
+    /// Bytes of the JSON.
     pub bytes: usize,
 }
 
-/// Something that is not shown as it was.
+/// Content that is not shown in full.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Eviction {
-    /// The reducer.
+    /// Name of the reducer.
     pub by: String,
-    /// What is shown instead; `None` if nothing is.
+    /// Form in which it is shown; `None` if it is left out.
     pub shown_as: Option<Fidelity>,
-    /// The tool whose result it was, if it was one.
+    /// Tool of the result, if it is one.
     pub tool: Option<String>,
-    /// The events, from and to.
+    /// First of the events.
     pub first: Seq,
     /// The last of the events.
     pub last: Seq,
-    /// How many events.
+    /// Number of events.
     pub events: u64,
-    /// How to get all of them back.
+    /// Handle that brings all of them back.
     pub handle: String,
 }
 
-/// Why no request could be made.
+/// Reason why no request could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
-    /// It cannot be made small enough.
+    /// The content cannot be made small enough.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The thinking of an open tool loop is bound to what would have to change.
+    /// The thinking of an open tool loop is bound to content that would have to change.
     #[error(transparent)]
     Thinking(#[from] BoundThinking),
-    /// It cannot be written in this format.
+    /// The content cannot be written in this format.
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// What was written cannot be read.
+    /// The written request cannot be read back.
     #[error(transparent)]
     Wire(#[from] WireError),
 }
 
 impl Compaction<'_> {
-    /// Makes a request of everything in `context`, or of as much as fits. What is not above the budget's trigger is left
-    /// as it is, unless a tier is over its cap.
+    /// Makes a request of everything in `context`, or of as much as fits. A context below the budget's
+    /// trigger is left as it is, unless a tier is over its cap.
     pub fn run(&self, context: Context) -> Result<Compacted, CompactError> {
         let before = context.tokens();
         let due = before > self.budget.trigger();
@@ -191,7 +193,7 @@ impl Compaction<'_> {
         Ok(Compacted { rendered, context, report })
     }
 
-    /// Makes a context fit, and leaves out the thinking that its model would no longer accept.
+    /// Makes a context fit, and removes thinking that its model would no longer accept.
     fn reduce(&self, context: Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
         if !self.options.rules.has(Rule::PreservedThinking) {
             let fitted = fit(context, budget, self.pipeline, State::default())?;
@@ -199,8 +201,8 @@ impl Compaction<'_> {
         }
         let settled = self.settle(&context, budget);
         let Err(CompactError::Thinking(bound)) = settled else { return settled };
-        // A loop that is told again can take more than it did. As much has to go elsewhere: what is over, much more
-        // than that, and in the end all that can.
+        // A loop that is retold in words can take more room than before. As much has to go elsewhere: first
+        // the excess, then much more than that, and in the end everything possible.
         let over = bound.needed.less(bound.ceiling);
         let essential = match fit(context.clone(), &Budget::new(Tokens(0)), self.pipeline, State::default()) {
             Err(refusal) => refusal.needed,
@@ -217,7 +219,7 @@ impl Compaction<'_> {
         Err(last.into())
     }
 
-    /// Makes a context fit a budget, and what is bound in it fit to be sent within the budget of the whole.
+    /// Makes a context fit a budget, and adapts bound thinking within the budget of the whole.
     fn settle(&self, sent: &Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
         let Fitted { context, mut steps, .. } = fit(sent.clone(), budget, self.pipeline, State::default())?;
         let (before, changes) = (context.tokens(), context.changes());
@@ -238,7 +240,7 @@ impl Compaction<'_> {
     }
 }
 
-/// How large a request of a context is. It costs a rendering.
+/// Size of a context's request. This renders it.
 pub fn size(context: &Context, format: Format, options: &RenderOptions) -> Result<Size, RenderError> {
     Ok(size_of(context, &format.render(context, options)?))
 }
@@ -247,7 +249,7 @@ pub(crate) fn size_of(context: &Context, rendered: &Rendered) -> Size {
     Size { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
 }
 
-/// Puts events that no log holds in a line, numbered from 1.
+/// Puts events outside a log into a line, numbered from 1.
 pub fn line(events: impl IntoIterator<Item = Event>) -> Line {
     let thread = ThreadId::derived(&["no log"]);
     let mut link = Link::ROOT;
@@ -257,7 +259,7 @@ pub fn line(events: impl IntoIterator<Item = Event>) -> Line {
     }))
 }
 
-/// How stubs name the messages of a line that no log holds: by number, from the first one in the request.
+/// Names in stubs for the messages of a line outside a log: by number, from the first one in the request.
 pub fn numbered(line: &Line) -> Names {
     let stands_apart = |event: &&Arc<Logged>| {
         matches!(
@@ -273,7 +275,7 @@ pub fn context(line: &Line, meter: Meter, names: Names) -> Context {
     project(line, Arc::new(meter), names)
 }
 
-/// What a context does not show as it was, in order.
+/// Content of a context that is not shown in full, in order.
 pub fn evictions(context: &Context) -> Vec<Eviction> {
     let changed = context.segments().iter().filter(|segment| segment.fidelity() != Fidelity::Verbatim);
     let mut evictions: Vec<Eviction> = changed.filter_map(|segment| eviction(context, segment)).collect();
@@ -306,7 +308,7 @@ fn eviction(context: &Context, segment: &Segment) -> Option<Eviction> {
     })
 }
 
-/// What each tier of a context costs.
+/// Tokens of each tier of a context.
 pub fn tiers(context: &Context) -> BTreeMap<Tier, Tokens> {
     let mut tiers = BTreeMap::new();
     for segment in context.segments() {
@@ -315,7 +317,7 @@ pub fn tiers(context: &Context) -> BTreeMap<Tier, Tokens> {
     tiers
 }
 
-/// What a segment shows, in a few words.
+/// Describes a segment in a few words.
 pub fn headline(segment: &Segment) -> String {
     match segment.body() {
         Body::Exchange { outcome, .. } => {

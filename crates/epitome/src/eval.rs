@@ -1,9 +1,9 @@
-//! What summaries keep of sessions that really happened: each is compacted, once or several times on the way, and what
-//! the last summary says is held against what was in the span.
+//! Evaluation of summaries on real sessions: each is compacted one or several times on the way, and the last
+//! summary is compared with the events of its span.
 //!
-//! A session is cut into as many equal parts as there are to be compactions, by tokens. At the end of each part what is
-//! shown by then is compacted on top of the summary before, as a policy would; nothing else is left out, so that what is
-//! measured is the summaries' own doing. Compactions that the agent itself recorded are passed over.
+//! A session is cut by tokens into as many equal parts as there are compactions. At the end of each part,
+//! everything shown by then is compacted on top of the summary before, as a policy would; nothing else is
+//! left out, so that only the summaries are measured. Compactions that the agent itself recorded are ignored.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{
     summarise::{self, Instructions, Summarize, Task},
 };
 
-/// A session that is to be compacted.
+/// A session to be compacted.
 #[derive(Clone, Debug)]
 pub struct Subject {
     line: Line,
@@ -37,50 +37,51 @@ pub struct Subject {
     tokens: Tokens,
 }
 
-/// What a chain of compactions made of a session.
+/// Result of a chain of compactions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// How many compactions were asked for.
+    /// Number of compactions asked for.
     pub chain: u64,
-    /// How many were made: a part that is too short for its summary to be smaller is left to the next one.
+    /// Number of compactions made: a part too short for a smaller summary is left to the next one.
     pub made: u64,
-    /// What each stood for as it was shown, the summary before it included, and what its summary takes.
+    /// For each compaction, the size of what was shown before, including the previous summary, and of its
+    /// summary.
     pub steps: Vec<(Tokens, Tokens)>,
-    /// What the last one stands for, as it happened.
+    /// Size of the last one's span in the log.
     pub span: Tokens,
-    /// What its summary takes.
+    /// Size of its summary.
     pub summary: Tokens,
-    /// How many sections of it say something.
+    /// Number of its sections with content.
     pub filled: u64,
-    /// How many it has, filled or said to be empty.
+    /// Number of its sections, with content or without.
     pub sections: u64,
-    /// What it has kept of what must be kept.
+    /// Retention of what must be kept.
     pub kept: Kept,
-    /// Why a summariser's draft was not taken, each time.
+    /// Reasons for rejecting a summariser's drafts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<String>,
 }
 
 impl Evaluation {
-    /// How many times smaller the last summary is than what it stands for.
+    /// Ratio of the span to its last summary.
     pub fn ratio(&self) -> f64 {
         ratio(self.span.0, self.summary.0.max(1))
     }
 }
 
-/// What somebody is asked to summarise.
+/// A span to be summarised by an author.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'o> {
-    /// The span, and what is known of what came before.
+    /// The span, and the summary of what came before.
     pub cutting: &'o Cutting,
-    /// How long the summary may be.
+    /// Largest size of the summary.
     pub limit: Tokens,
-    /// Who counts.
+    /// Meter of the session.
     pub meter: &'o Meter,
 }
 
 impl Subject {
-    /// A session, oldest event first.
+    /// Makes a session of events, oldest first.
     pub fn new(events: impl IntoIterator<Item = Event>, meter: Arc<Meter>) -> Self {
         let recorded = |event: &Event| {
             matches!(
@@ -94,19 +95,20 @@ impl Subject {
         Self { line, meter, tokens }
     }
 
-    /// What everything takes that was said, instructions aside.
+    /// Size of everything that was said, without instructions.
     pub fn tokens(&self) -> Tokens {
         self.tokens
     }
 
-    /// What was said, event by event, with what it takes: by which it is known how much two sessions share.
+    /// Digests and sizes of everything that was said, event by event, to find how much two sessions share.
     pub fn contents(&self) -> impl Iterator<Item = (Digest, Tokens)> {
         self.line
             .counted()
             .map(|(event, pieces)| (Digest::of(event.event.fact.text().as_bytes()), size(event, pieces)))
     }
 
-    /// Compacts it so many times on the way; `author` writes the summaries. Nothing if no compaction gained anything.
+    /// Compacts it `chain` times on the way; `author` writes the summaries. `None` if no compaction made it
+    /// smaller.
     pub fn chained(
         &self,
         chain: u64,
@@ -115,7 +117,7 @@ impl Subject {
     ) -> Option<Evaluation> {
         let names = Names::Thread(ThreadId::derived(&["evaluation"]));
         let part = Tokens(self.tokens.0 / chain.max(1));
-        // What stays verbatim must leave something to summarise in every part.
+        // The verbatim tail must leave something to summarise in every part.
         let drafting = Drafting {
             keep: rules.keep.at_most(Tokens(part.0 / 4)),
             length: rules.length,
@@ -174,15 +176,15 @@ impl Subject {
     }
 }
 
-/// How many sections a summary has.
+/// Number of a summary's sections.
 pub const SECTIONS: usize = Section::ALL.len();
 
-/// The summary that is made without a model.
+/// Makes a summary without a model.
 pub fn built_in(order: &Order<'_>) -> Brief {
     summarise(&order.cutting.events, order.cutting.previous.as_ref(), &order.cutting.caps)
 }
 
-/// The summary that a model makes, as the gate lets it through, or why it does not.
+/// Makes a summary by a model, as the gate admits it; the error says why it was rejected.
 pub async fn by_model(
     summariser: &dyn Summarize,
     instructions: &Instructions,
@@ -204,7 +206,7 @@ pub async fn by_model(
     verified.map(|verified| verified.brief).map_err(|rejected| rejected.to_string())
 }
 
-/// What an event takes, if it is anything that was said.
+/// Size of an event, if it is part of the conversation.
 fn size(event: &Logged, pieces: Option<&[Tokens]>) -> Tokens {
     match event.event.fact {
         Fact::Instructed { .. } => Tokens(0),
@@ -212,7 +214,7 @@ fn size(event: &Logged, pieces: Option<&[Tokens]>) -> Tokens {
     }
 }
 
-/// Puts a compaction in force. It takes the number of the event before it, so that every other keeps its own.
+/// Puts a compaction in force. It takes the number of the event before it, so that all others keep theirs.
 fn stand_on(session: &mut Line, compaction: Compaction, meter: &Meter) {
     let Some(last) = session.last() else { return };
     let event = Event::own(Fact::Compacted(compaction), None);
@@ -278,7 +280,7 @@ mod tests {
             builds_on.iter().map(|(stands, knows, _)| (*stands, *knows)).collect();
         assert_eq!(chained[0], (false, false));
         assert_eq!(chained[1..], [(true, true); 4], "{builds_on:?}");
-        // Each reads only what happened since.
+        // Each one reads only the events since the one before.
         assert!(builds_on[1..].iter().all(|(_, _, events)| *events < 30), "{builds_on:?}");
     }
 

@@ -1,28 +1,28 @@
-//! Sessions that are left as they are, so that what compaction saves is measured and not only estimated.
+//! Sessions that are left uncompacted, so that savings can be measured and not only estimated.
 //!
-//! Chance decides, once for each session, and nothing that a client says or a session holds: two groups that differ in one
-//! thing only can be compared.
+//! Chance assigns each session once, independent of anything that a client sends or a session holds: groups
+//! can be compared only if they differ in one thing.
 
 use epitome_core::{Digest, SessionId};
 
-/// Everything is counted in parts of this.
+/// Unit of shares: one part of so many.
 const MILLION: u64 = 1_000_000;
 
-/// Keeps this drawing of lots apart from every other use of a session's id.
+/// Salt that keeps this assignment independent of every other use of a session's id.
 const LOTS: &[u8] = b"epitome holdout v1";
 
-/// In which group a session is.
+/// Group of a session in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arm {
-    /// It is compacted.
+    /// The session is compacted.
     Treated,
-    /// It is left as it is.
+    /// The session is left as it is.
     HeldOut,
 }
 
 impl Arm {
-    /// Where `share` of a million sessions are held out. The same session is always in the same group, and stays held out
-    /// when the share grows.
+    /// Group of a session if `share` of a million sessions are held out. The same session is always in the
+    /// same group, and stays held out when the share grows.
     ///
     /// ```
     /// use epitome::{core::SessionId, holdout::Arm};
@@ -37,7 +37,7 @@ impl Arm {
         if lot % MILLION < u64::from(share) { Self::HeldOut } else { Self::Treated }
     }
 
-    /// Its name.
+    /// Name of the group.
     pub fn name(self) -> &'static str {
         match self {
             Self::Treated => "treated",

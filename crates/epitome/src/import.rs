@@ -1,11 +1,12 @@
-//! Transcript files into the log.
+//! Import of transcript files into the log.
 //!
-//! Importing is idempotent and incremental: ids are derived from the agent's own, readers are prefix-stable, and the
-//! normalised chain tells where a file and the log part. What the log has is skipped, what is new is appended, and a file
-//! whose past was rewritten becomes a fork from the last event both agree on: nothing stored is ever replaced.
+//! Importing is idempotent and incremental: ids are derived from the agent's own, readers are prefix-stable,
+//! and the normalised chain shows where a file and the log part. Events that the log has are skipped, new
+//! ones are appended, and a file whose past was rewritten becomes a fork from the last event both agree on:
+//! stored events are never replaced.
 //!
-//! A session may have been compacted or pinned here since: events of ours then stand between those of the file, which goes on
-//! behind them. Whatever a file says of places is renumbered by that (`numbering`).
+//! A session may have been compacted or pinned here since: events of ours then stand between those of the
+//! file, which goes on behind them. References in the file are renumbered accordingly (`numbering`).
 
 mod numbering;
 
@@ -28,65 +29,66 @@ use epitome_wire::transcripts::{self, Format, Limits, ReadError, Reading, Warnin
 
 use self::numbering::Numbering;
 
-/// How many events go into one append. Large enough to share a commit, small enough not to hold a session twice.
+/// Events in one append: enough to share a commit, and few enough not to hold a session twice in memory.
 const BATCH: usize = 512;
 
-/// How many sessions of a file are recorded at a time.
+/// Number of a file's sessions that are recorded in parallel.
 const WRITERS: usize = 16;
 
-/// How much of the first user message makes a title.
+/// Most characters of the first user message in a title.
 const TITLE_CHARS: usize = 80;
 
-/// Why a file could not be imported.
+/// Reason why a file could not be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// It could not be read from disk.
+    /// The file could not be read from disk.
     #[error("cannot read {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It is no transcript.
+    /// The file is no transcript.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The log did not take it.
+    /// The log rejected its events.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What became of a file.
+/// Result of importing a file.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The format it was in.
+    /// Format of the file.
     pub format: Format,
     /// Its sessions.
     pub sessions: Vec<ImportedSession>,
-    /// What was odd, and where.
+    /// Problems in the file, with their positions.
     pub warnings: Vec<Warning>,
     /// Records that are no part of a conversation, by type.
     pub skipped: BTreeMap<String, u64>,
 }
 
-/// What became of a session in a file.
+/// Result of importing a session.
 #[derive(Clone, Debug)]
 pub struct ImportedSession {
     /// The session as it now stands in the store.
     pub row: SessionRow,
-    /// How many events were new.
+    /// Number of new events.
     pub appended: u64,
-    /// Threads whose past the file tells differently than the log: from where on, and the fork that was made.
+    /// Threads whose past differs between the file and the log: the first differing event, and the fork that
+    /// was made.
     pub diverged: Vec<(Seq, ThreadId)>,
 }
 
-/// How often an import is tried again that someone else got in the way of.
+/// Number of attempts if other imports interfere.
 const TRIES: usize = 8;
 
 /// Imports a file, or OpenCode's database.
 pub fn import_file(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
-    // Two files of one session may be imported at a time, here or by another process: whoever is second finds what
-    // the first has written, and goes on from there.
+    // Two files of one session may be imported at the same time, here or by another process: the second finds
+    // what the first has written, and continues from there.
     for _ in 1..TRIES {
         match import_once(store, path, limits) {
             Err(ImportError::Store(StoreError::Conflict { .. })) => {}
@@ -101,7 +103,8 @@ fn import_once(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported,
         return import_opencode(store, path, limits);
     }
     let bytes = fs::read(path).map_err(|source| ImportError::Io { path: path.to_owned(), source })?;
-    // Sessions without an id of their own are known by their file: the same file must have the same name each time.
+    // Sessions without an id of their own are identified by their file, so the same file must have the same
+    // name each time.
     let name = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     import_bytes(store, &name.to_string_lossy(), &bytes, limits)
 }
@@ -116,8 +119,8 @@ pub fn import_bytes(
     record(store, transcripts::read(name, bytes, limits)?)
 }
 
-/// The files below `path` that may hold a transcript, sorted, or `path` itself if it is a file; and the folders that
-/// could not be read.
+/// Lists the files below `path` that may hold a transcript, sorted, or `path` itself if it is a file; and the
+/// folders that could not be read.
 pub fn find_files(path: &Path) -> (Vec<PathBuf>, Vec<ImportError>) {
     let mut files = Vec::new();
     let mut unread = Vec::new();
@@ -139,7 +142,7 @@ pub fn find_files(path: &Path) -> (Vec<PathBuf>, Vec<ImportError>) {
 fn look_into(folder: &Path, folders: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Links are not followed below the named folder: they may lead round in a circle.
+        // Links are not followed below the named folder: they may form a circle.
         match entry.file_type()? {
             kind if kind.is_dir() => folders.push(entry.path()),
             kind if kind.is_file() && may_be_transcript(&entry.path()) => files.push(entry.path()),
@@ -193,7 +196,8 @@ fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
     Ok(Imported { format, sessions: imported, warnings, skipped })
 }
 
-/// Does `work` to many items at a time, in their order. Writes that wait for the disk together share one commit.
+/// Runs `work` on many items in parallel; results keep the order of the items. Writes that wait for the disk
+/// together share one commit.
 fn at_once<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let workers = WRITERS.min(items.len());
     let queue = Mutex::new(items.into_iter().enumerate());
@@ -271,7 +275,7 @@ fn record_session(
     Ok(ImportedSession { row: store.session(id)?, appended, diverged })
 }
 
-/// Where each call of a session was made, to link the threads it started.
+/// Position of each call of a session, to link the threads it started.
 fn callers(threads: &[transcripts::Thread]) -> BTreeMap<(ThreadId, String), EventId> {
     let mut callers = BTreeMap::new();
     for thread in threads {
@@ -289,7 +293,7 @@ fn callers(threads: &[transcripts::Thread]) -> BTreeMap<(ThreadId, String), Even
     callers
 }
 
-/// Whether `head` ends before the thread the session stands at, as a file does that was read only in part.
+/// Returns true if `head` ends before the session's current thread, as in a file that was read only in part.
 fn is_shorter(store: &Sqlite, head: ThreadId, session: SessionId) -> Result<bool, StoreError> {
     match store.session(session)?.head {
         Some(now) if now != head => Ok(store.head(head)?.seq < store.head(now)?.seq),
@@ -297,20 +301,20 @@ fn is_shorter(store: &Sqlite, head: ThreadId, session: SessionId) -> Result<bool
     }
 }
 
-/// Where the events of a file's thread are: in the thread itself, or from some event on in a fork of it.
+/// Location of the events of a file's thread: in the thread itself, or from some event on in a fork of it.
 struct Place {
-    /// The threads that hold them, each with the event of the file behind which it does.
+    /// Threads that hold them, each with the last event of the file before its own.
     threads: Vec<(Seq, ThreadId)>,
     numbering: Numbering,
 }
 
 impl Place {
-    /// The thread that holds the last of them.
+    /// Thread that holds the last of them.
     fn head(&self) -> ThreadId {
         self.owner(Seq(u64::MAX)).thread
     }
 
-    /// The event that is at `seq` in the file, by the thread that owns it.
+    /// Event with the number `seq` in the file, by the thread that owns it.
     fn owner(&self, seq: Seq) -> EventId {
         let after = self.threads.iter().rev().find(|(after, _)| *after < seq).or(self.threads.first());
         let thread = after.expect("a place has at least the thread itself").1;
@@ -320,9 +324,9 @@ impl Place {
 
 /// A thread's own events, as the file has them.
 struct FileEvents {
-    /// The last event of the file that it shares with its parent.
+    /// Last event of the file that it shares with its parent.
     shared: Seq,
-    /// How what it shares is numbered.
+    /// Numbers of the shared events.
     before: Numbering,
     events: Vec<Event>,
 }
@@ -360,7 +364,7 @@ fn record_thread(store: &Sqlite, new: &NewThread, file: FileEvents) -> Result<Re
         let new = events.into_iter().skip(known).map(|event| numbering.renumbered(event));
         return Ok(own(append(store, thread, head.seq, new)?, numbering));
     }
-    // Of what is ours, the fork takes along what came before its first event.
+    // The fork takes along the events of ours before its first event.
     let at = numbering.of(first_new.previous());
     let fork = NewThread {
         id: ThreadId::derived(&[&thread.to_string(), &at.to_string(), &events[known].raw.json]),
@@ -377,8 +381,8 @@ fn record_thread(store: &Sqlite, new: &NewThread, file: FileEvents) -> Result<Re
     Ok(done)
 }
 
-/// The events of a thread's own that were written here and are no messages: compactions that were asked for, undone or
-/// brought back, and pins.
+/// Events of a thread that were written here and are no messages: requested, undone or restored compactions,
+/// and pins.
 fn ours(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Vec<Logged>, StoreError> {
     const KINDS: [&str; 8] = [
         "compaction_requested",
@@ -398,7 +402,8 @@ fn ours(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Vec<Logged>, Sto
     Ok(found)
 }
 
-/// Makes the thread, or finds it. Who started it may have become known since it was made: that is no other thread.
+/// Creates the thread, or finds it. Its parent call may have become known since it was created: it is still
+/// the same thread.
 fn open_thread(store: &Sqlite, new: &NewThread) -> Result<(), StoreError> {
     match store.open(new) {
         Err(StoreError::ThreadDiffers(id)) => {
@@ -417,29 +422,29 @@ fn open_thread(store: &Sqlite, new: &NewThread) -> Result<(), StoreError> {
     }
 }
 
-/// A thread of the log, and how the file numbers its events.
+/// A thread of the log, with the numbers of its events in the file.
 struct StoredThread<'t> {
     id: ThreadId,
-    /// Behind which its own events begin.
+    /// Event behind which its own events begin.
     base: Head,
     head: Head,
-    /// The same as `base`, in the file.
+    /// Number of `base` in the file.
     shared: Seq,
     numbering: &'t Numbering,
 }
 
 impl StoredThread<'_> {
-    /// Where the file has the last of so many events of the thread's own.
+    /// Number in the file of the last of `count` own events.
     fn file_seq(&self, count: usize) -> Seq {
         Seq(self.shared.0.saturating_add(count as u64))
     }
 
-    /// The same in the log.
+    /// Number in the log of the last of `count` own events.
     fn log_seq(&self, count: usize) -> Seq {
         self.numbering.of(self.file_seq(count))
     }
 
-    /// How many of `events`, the thread's own as the file has them, are in the log.
+    /// Number of `events`, the thread's own as the file has them, that are in the log.
     fn common(&self, store: &Sqlite, events: &[Event]) -> Result<usize, StoreError> {
         let mut link = self.base.link;
         let links: Vec<Link> = events
@@ -451,8 +456,9 @@ impl StoredThread<'_> {
                 link
             })
             .collect();
-        // The chain vouches for everything before it: nearly always one comparison settles it. The normalised one, because
-        // the same history may come re-serialised: indented, or out of a database instead of an export.
+        // Each link of the chain covers everything before it, so nearly always one comparison is enough. It
+        // is the normalised chain, because the same history may come re-serialised: indented, or out of a
+        // database instead of an export.
         let Some(last) = links.last() else { return Ok(0) };
         if link_at(store, self.id, self.log_seq(links.len()))?.normal == last.normal {
             return Ok(links.len());
@@ -493,7 +499,7 @@ fn append(
     Ok(after.0 - start.0)
 }
 
-/// The first words a user said, if they are words and not markup.
+/// First words of a user's message, if they are words and not markup.
 pub(crate) fn title_of(event: &Event) -> Option<String> {
     let Fact::UserSaid { parts } = &event.fact else { return None };
     let text = user_words_of(parts);
@@ -506,7 +512,7 @@ pub(crate) fn title_of(event: &Event) -> Option<String> {
     Some(title)
 }
 
-/// The text behind tagged blocks of clients that are not known.
+/// Text behind tagged blocks of unknown clients.
 fn spoken(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
@@ -523,7 +529,7 @@ fn spoken(mut text: &str) -> &str {
     }
 }
 
-/// `/model`, `/clear`: words to the agent's program, not to the agent.
+/// Returns true for `/model`, `/clear` and other commands to the agent's program.
 fn is_command(line: &str) -> bool {
     line.starts_with('/') && !line.contains(char::is_whitespace)
 }

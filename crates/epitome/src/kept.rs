@@ -1,13 +1,14 @@
-//! What a summary has kept of the span it stands for: measured by code, on whatever wrote it.
+//! Retention of a summary: how much it keeps of the span it stands for, measured by code, whoever wrote it.
 //!
-//! Code reads the whole span afresh, as if there had been no summary before, and takes from it what must be kept: pins,
-//! constraints, changed files, failed approaches, errors. Then each of these is looked for in the summary: told there, or
-//! counted there in a line with a handle that leads to it. What is neither may still be within what the summary's first
-//! line says how to get back; but that line leads to everything, even from a summary that says nothing else, and so it
-//! counts for no item's being kept.
+//! Code reads the whole span afresh, as if there had been no earlier summary, and collects what must be kept:
+//! pins, constraints, changed files, failed approaches, errors. Then it searches the summary for each of
+//! these: shown in it, or counted in a line with a handle that leads to it. Anything else may still be
+//! reachable through the handle in the summary's first line. But that handle leads to everything, even from
+//! an otherwise empty summary, so it does not count as keeping an item.
 //!
-//! What code does not find in a span is not looked for. Of the built-in summariser, which is the same code, this says
-//! what is carried from summary to summary and what there is room for, and not what it overlooks.
+//! Items that the code does not find in a span are not measured. For the built-in summariser, which is the
+//! same code, this measures what is carried from summary to summary and what there is room for, but not what
+//! it overlooks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,36 +21,37 @@ use epitome_core::{
 };
 use serde::Serialize;
 
-/// How many of the items that are not spoken of are kept as examples.
+/// Number of items that are listed as examples of those not mentioned.
 const EXAMPLES: usize = 5;
 
-/// What became of the items that must be kept.
+/// Fate of the items that must be kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// By section.
+    /// Counts by section.
     pub sections: BTreeMap<Section, Tally>,
-    /// The first few that the summary does not speak of.
+    /// The first few items that the summary does not mention.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unspoken: Vec<String>,
 }
 
-/// Items, by what became of them.
+/// Numbers of items by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// All of them.
+    /// All items.
     pub items: u64,
-    /// Told in the summary.
+    /// Items shown in the summary.
     pub shown: u64,
-    /// Counted in the summary, with a handle that leads to them.
+    /// Items counted in the summary, with a handle that leads to them.
     pub counted: u64,
-    /// Found again only by the handle of the whole span, in the summary's first line: nothing speaks of them.
+    /// Items that only the handle of the whole span, in the summary's first line, leads to: they are not
+    /// mentioned.
     pub covered: u64,
-    /// Not even that.
+    /// Items without even that.
     pub lost: u64,
 }
 
 impl Tally {
-    /// Items that the summary speaks of, one by one or as one of so many.
+    /// Items that the summary mentions, one by one or as a number.
     pub fn kept(&self) -> u64 {
         self.shown + self.counted
     }
@@ -66,7 +68,7 @@ impl std::ops::AddAssign for Tally {
 }
 
 impl Kept {
-    /// All sections together.
+    /// Totals over all sections.
     pub fn total(&self) -> Tally {
         self.sections.values().fold(Tally::default(), |mut sum, tally| {
             sum += *tally;
@@ -75,8 +77,7 @@ impl Kept {
     }
 }
 
-/// Looks for everything that must be kept of a span in the summary that stands for it. Its handles are written as
-/// `names` says.
+/// Measures how much of a span its summary keeps. The summary's handles are written as `names` says.
 pub fn kept(span: &[Arc<Logged>], compaction: &Compaction, names: Names) -> Kept {
     let everything = Caps {
         session_intent: usize::MAX,
@@ -112,7 +113,7 @@ pub fn kept(span: &[Arc<Logged>], compaction: &Compaction, names: Names) -> Kept
             }
         }
     }
-    // Constraints and pins have caps that nobody can lift: those over them are counted as one would find them.
+    // The caps on constraints and pins are fixed, so items beyond them count as reachable as they are.
     for folded in fresh.folded.iter().filter(|folded| folded.section.must_keep()) {
         let tally = kept.sections.entry(folded.section).or_default();
         tally.items += folded.count;
@@ -125,7 +126,7 @@ pub fn kept(span: &[Arc<Logged>], compaction: &Compaction, names: Names) -> Kept
     kept
 }
 
-/// What the sections of a summary say; nothing where it has none of this title.
+/// Bodies of a summary's sections, by section; a section without a title in the text is missing.
 pub fn sections(text: &str) -> BTreeMap<Section, &str> {
     let mut found: BTreeMap<Section, &str> = BTreeMap::new();
     let heads = std::iter::once(0).filter(|_| text.starts_with("## "));
@@ -141,12 +142,12 @@ pub fn sections(text: &str) -> BTreeMap<Section, &str> {
     found
 }
 
-/// Whether a section says anything but that it is empty.
+/// Returns true if a section has content.
 pub fn is_filled(body: &str) -> bool {
     !body.is_empty() && body != "(none)"
 }
 
-/// Where an item is.
+/// Place of an item in a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Shown,
@@ -158,11 +159,11 @@ enum Place {
 /// A summary as it was sent.
 struct Page<'s> {
     brief: Option<&'s Brief>,
-    /// What each section says, letters and digits only: how a line is broken or marked makes no difference.
+    /// Text of each section, letters and digits only: line breaks and marks make no difference.
     told: BTreeMap<Section, String>,
-    /// Where the handles of each section lead.
+    /// Events that the handles of each section lead to.
     handles: BTreeMap<Section, SeqSet>,
-    /// Where those before the first section lead.
+    /// Events that the handles before the first section lead to.
     opening: SeqSet,
 }
 
@@ -183,10 +184,11 @@ impl<'s> Page<'s> {
     }
 
     fn look(&self, item: &Item) -> Place {
-        // Of a summary of items, the one of the same identity is it, whatever words it has by now.
+        // In a summary of items, the item of the same identity matches, even with other words.
         let same = |other: &&Item| other.section == item.section && other.identity() == item.identity();
         let carried = self.brief.and_then(|brief| brief.items.iter().find(same));
-        // Where the span was cut decides which sentences stand together in one item: each must be told, in any of them.
+        // Where the span was cut decides which sentences share an item, so each sentence is looked for in all
+        // items.
         let is_told = |text: &str| {
             let told = self.told.get(&item.section);
             let mut sentences =
@@ -199,8 +201,8 @@ impl<'s> Page<'s> {
         self.reach(item.section, &item.sources, carried)
     }
 
-    /// Where events are that are not told. A line that counts leads from the first to the last of what it counts, and
-    /// so past others: only what is known to be among it is counted.
+    /// Finds how events that are not shown can be reached. A line with a count leads from the first to the
+    /// last event that it counts, past other events: only events known to be among them count.
     fn reach(&self, section: Section, sources: &SeqSet, carried: Option<&Item>) -> Place {
         let leads = |handles: &SeqSet| {
             sources.runs().iter().any(|run| handles.contains(run.first) || handles.contains(run.last))

@@ -1,7 +1,8 @@
-//! Going back, branching off and handing over: which events to append so that a thread stands as somebody wants it.
+//! Undo, redo, forks and handoffs: the events to append so that a thread stands as its user wants it.
 //!
-//! Nothing here writes or reads a log. A line goes in, events come out; whoever has the log appends them, after its head
-//! or after what a fork shares. Because undoing is an event like any other, it can be undone in turn, in every fork apart.
+//! These functions neither write nor read a log. They take a line and return events; the caller appends these
+//! after the log's head or after what a fork shares. Because undoing is an event like any other, it can be
+//! undone in turn, in every fork separately.
 
 mod leaks;
 
@@ -24,18 +25,18 @@ use thiserror::Error;
 
 use self::leaks::without_leaks;
 
-/// A compaction of a line, and how it stands at the line's end.
+/// A compaction of a line, with its state at the line's end.
 #[derive(Clone, Copy, Debug)]
 pub struct Stood<'l> {
     /// The event.
     pub compaction: &'l Arc<Logged>,
-    /// What the last word about it says.
+    /// State after the last event about it.
     pub standing: Standing,
-    /// Where that was said: where it was made, if nobody has said anything since.
+    /// The last event about it: the compaction itself if no other followed.
     pub since: Seq,
 }
 
-/// The compactions of a line, oldest first. Of those that hold, the newest is what contexts stand on.
+/// The compactions of a line, oldest first. Contexts build on the newest one in force.
 pub fn compactions(line: &Line) -> Vec<Stood<'_>> {
     let mut found: Vec<Stood<'_>> = Vec::new();
     for event in line.events() {
@@ -59,10 +60,10 @@ pub fn compactions(line: &Line) -> Vec<Stood<'_>> {
     found
 }
 
-/// Why nothing can be undone.
+/// Reason why nothing can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NothingToUndo {
-    /// No compaction holds.
+    /// No compaction is in force.
     #[error("nothing to undo: no compaction is in force")]
     NoneHolds,
     /// There is no such compaction.
@@ -73,19 +74,21 @@ pub enum NothingToUndo {
     Undone {
         /// The compaction.
         compaction: Seq,
-        /// Where it was undone.
+        /// Event that undid it.
         at: Seq,
     },
 }
 
-/// Undoes the compaction that contexts stand on: what it covered is shown again, or the compaction before it is stood on.
+/// Undoes the compaction in force: the events that it covered are shown again, or the compaction before it
+/// comes into force.
 pub fn undo(line: &Line) -> Result<Event, NothingToUndo> {
     let compactions = compactions(line);
     let pivot = compactions.iter().rfind(|stood| stood.standing == Standing::Holds);
     Ok(revert(pivot.ok_or(NothingToUndo::NoneHolds)?.compaction.id.seq))
 }
 
-/// Undoes a certain compaction. One that a newer one covers may be undone too; it shows when that one is.
+/// Undoes a certain compaction, even one that a newer one covers; that shows once the newer one is undone
+/// too.
 pub fn undo_of(line: &Line, compaction: Seq) -> Result<Event, NothingToUndo> {
     match find(line, compaction) {
         None => Err(NothingToUndo::NoCompaction(compaction)),
@@ -96,34 +99,36 @@ pub fn undo_of(line: &Line, compaction: Seq) -> Result<Event, NothingToUndo> {
     }
 }
 
-/// Why nothing can be brought back.
+/// Reason why nothing can be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NothingToRedo {
     /// No compaction is undone.
     #[error("nothing to redo: no compaction is undone")]
     NoneUndone,
-    /// What was undone is covered by a newer compaction.
+    /// A newer compaction covers the one that was undone.
     #[error(
         "nothing to redo: the compaction at {undone} would stay hidden behind the newer one at {by}. Undo that one first"
     )]
     Covered {
-        /// What was undone last.
+        /// The compaction that was undone last.
         undone: Seq,
-        /// The newest compaction that holds.
+        /// The newest compaction in force.
         by: Seq,
     },
     /// There is no such compaction.
     #[error("cannot restore {0}: no compaction of this thread is there")]
     NoCompaction(Seq),
-    /// It holds.
+    /// It is in force.
     #[error("cannot restore the compaction at {0}: it is not undone")]
     Holds(Seq),
 }
 
-/// Brings back what was undone last, so that undoing twice and redoing twice leads back where it began.
+/// Restores the compaction that was undone last, so that undoing twice and redoing twice leads back to the
+/// start.
 ///
-/// A compaction that is older than one that holds is passed over: contexts stand on the newer one, and nothing would be
-/// seen of it. So a compaction that is made after an undo takes the place of what was undone.
+/// A compaction that is older than the one in force is passed over: contexts build on the newer one, so
+/// restoring the older one would have no effect. So a compaction made after an undo replaces the one that was
+/// undone.
 pub fn redo(line: &Line) -> Result<Event, NothingToRedo> {
     let compactions = compactions(line);
     let undone = || compactions.iter().filter(|stood| stood.standing == Standing::Undone);
@@ -138,7 +143,7 @@ pub fn redo(line: &Line) -> Result<Event, NothingToRedo> {
     }
 }
 
-/// Brings back a certain compaction, also one that a newer one covers.
+/// Restores a certain compaction, even one that a newer one covers.
 pub fn redo_of(line: &Line, compaction: Seq) -> Result<Event, NothingToRedo> {
     match find(line, compaction) {
         None => Err(NothingToRedo::NoCompaction(compaction)),
@@ -159,7 +164,7 @@ fn restore(compaction: Seq) -> Event {
     Event::own(Fact::CompactionRestored { compaction }, None)
 }
 
-/// What is pinned, in the order it was. The line must hold every event that pins or lets go.
+/// The pins of a line, in order. The line must hold every event that pins or unpins.
 pub fn pins(line: &Line) -> Vec<Pin> {
     let mut pins: Vec<Pin> = Vec::new();
     for event in line.events() {
@@ -172,7 +177,7 @@ pub fn pins(line: &Line) -> Vec<Pin> {
     pins
 }
 
-/// Pins something.
+/// Pins words or an event.
 pub fn pin(line: &Line, pin: Pin) -> Result<Event, PinRefused> {
     let head = line.last().map_or(Seq::START, |last| last.id.seq);
     if let Pin::Event(event) = pin
@@ -184,42 +189,43 @@ pub fn pin(line: &Line, pin: Pin) -> Result<Event, PinRefused> {
     Ok(Event::own(Fact::Pinned { pin }, None))
 }
 
-/// It is not pinned.
+/// The pin does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("cannot unpin this: it is not pinned")]
 pub struct NotPinned;
 
-/// Takes a pin away.
+/// Removes a pin.
 pub fn unpin(line: &Line, pin: Pin) -> Result<Event, NotPinned> {
     if pins(line).contains(&pin) { Ok(Event::own(Fact::Unpinned { pin }, None)) } else { Err(NotPinned) }
 }
 
-/// How a thread begins that was forked.
+/// Beginning of a forked thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForkMode {
-    /// With a summary of what a compaction of its parent covers, as far as it had happened by then: cheap.
+    /// With a summary of what a compaction of its parent covers, as far as it had happened by the fork:
+    /// cheap.
     #[default]
     WithSummary,
-    /// With everything word for word, also what was summarised before the fork: complete.
+    /// With everything word for word, including what was summarised before the fork: complete.
     InFull,
 }
 
-/// How summaries are drafted for a new thread.
+/// Settings for drafting summaries of a new thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Drafter<'d> {
-    /// What is kept, and how long a summary may be.
+    /// Rules for what is kept, and how long a summary may be.
     pub drafting: &'d Drafting,
-    /// Who counts.
+    /// Meter of the new thread.
     pub meter: &'d Arc<Meter>,
-    /// How the new thread names what its summary stands for.
+    /// Names by which the new thread refers to the summarised events.
     pub names: Names,
 }
 
-/// What a thread that is forked from `parent` after its event `at` gets appended after what it shares. Often that is
-/// nothing: the fork stands on the compaction that its parent stood on.
+/// Events to append to a thread that is forked from `parent` after its event `at`, after the shared ones.
+/// Often there are none: the fork builds on its parent's compaction.
 ///
-/// `parent` must hold every event of the parent thread, those after `at` too: a summary that was made later knows more than
-/// the fork may, and that is how it is found out. A summary that would save nothing is left away.
+/// `parent` must hold every event of the parent thread, including those after `at`: a later summary may know
+/// more than the fork should, and these events show it. A summary that would save nothing is left out.
 pub fn fork(parent: &Line, at: Seq, mode: ForkMode, by: &Drafter<'_>) -> Vec<Event> {
     let shared = until(parent, at);
     match mode {
@@ -231,11 +237,12 @@ pub fn fork(parent: &Line, at: Seq, mode: ForkMode, by: &Drafter<'_>) -> Vec<Eve
     }
 }
 
-/// What a thread that is forked at the head of `line` gets appended to go on with `goal`, a user's message: everything so
-/// far becomes a summary, and nothing is kept beside it. `brief` is that summary, if somebody has made one of
-/// [`Cutting::whole`]; otherwise the built-in summariser does.
+/// Events to append to a thread that is forked at the head of `line` to go on with `goal`, a user's message:
+/// everything so far becomes a summary, and nothing is kept beside it. `brief` is that summary, if a model
+/// has made one of [`Cutting::whole`]; otherwise the built-in summariser makes it.
 ///
-/// If the summary would be no smaller than what it stands for, everything stays and only the goal is appended.
+/// If the summary would be no smaller than the events it covers, everything stays and only the goal is
+/// appended.
 pub fn handoff(line: &Line, goal: Event, brief: Option<Brief>, by: &Drafter<'_>) -> Vec<Event> {
     by.summary_of_all(line, brief).into_iter().chain([goal]).collect()
 }
@@ -283,7 +290,7 @@ fn brief_of(compaction: &Logged) -> Option<&Brief> {
     }
 }
 
-/// The part of a line that a fork after `at` shares.
+/// Part of a line that a fork after `at` shares.
 pub fn until(line: &Line, at: Seq) -> Line {
     let mut shared = Line::default();
     for (event, pieces) in line.counted().take_while(|(event, _)| event.id.seq <= at) {

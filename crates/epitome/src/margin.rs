@@ -1,9 +1,9 @@
-//! How far counts can be trusted, and what a budget keeps free because of it.
+//! Margins of budgets, from the accuracy of token counts.
 //!
-//! A budget is a promise about what the provider will count. Where its vocabulary is public the count is its own.
-//! Elsewhere an estimate stands in and may be short: by as much as the profile says, until calls of the session itself
-//! have told how good it is. So a limit is made smaller by a margin, and whoever reads the report sees by how much and
-//! why.
+//! A budget is a promise about the provider's count. If the model's vocabulary is public, our count is the
+//! provider's. Otherwise it is an estimate and may be short, by as much as the profile says, until calls of
+//! the session itself show its accuracy. So a limit is reduced by a margin, and the report states its size
+//! and reason.
 
 use std::fmt;
 
@@ -19,46 +19,46 @@ use epitome_core::{
 };
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// How far the counts of a session can be trusted.
+/// Accuracy of a session's counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     calibration: Calibration,
     basis: Basis,
 }
 
-/// What of a limit is kept free, and why. As JSON it says so in words, too.
+/// Part of a limit that is kept free, and why. Its JSON also has the reason in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Margin {
-    /// How much.
+    /// Size of the margin.
     pub tokens: Tokens,
-    /// Out of how much.
+    /// Limit that it is taken from.
     pub limit: Tokens,
-    /// Why so much.
+    /// Reason for its size.
     pub basis: Basis,
 }
 
-/// What a margin rests on.
+/// Basis of a margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// The counts are by the model's own vocabulary.
     Exact,
-    /// No profile is about the model and no call of the session tells: nobody can say how far the counts are off.
+    /// The model has no profile and the session has no usage, so the error of the counts is unknown.
     Unknown,
-    /// The counts are estimates, and the profile says by how much they may be short.
+    /// The counts are estimates, with the profile's bound on their error.
     Profile(Share),
-    /// This many calls of the session told what the counts are worth.
+    /// The counts are estimates, with an error measured in this many calls of the session.
     Calls(usize),
 }
 
 impl Trust {
-    /// The counts are the provider's own.
+    /// Exact counts, from the provider's own vocabulary.
     pub fn exact() -> Self {
         Self { calibration: Calibration::new(Share::percent(0)), basis: Basis::Exact }
     }
 
-    /// Learns from the calls of a session. `line` was counted by `meter`; `is_same` says whether a model that reported
-    /// is the one that will be asked. Without such a report, `prior` is all that is known.
+    /// Learns from the calls of a session. `line` was counted by `meter`; `is_same` tells if a model that
+    /// reported usage is the one to be asked. Without such a report, `prior` is all that is known.
     pub fn learned(
         line: &Line,
         meter: &Meter,
@@ -81,7 +81,7 @@ impl Trust {
             if let Some(told) = told
                 && reported.is_some_and(&is_same)
             {
-                // A tracker knows the events alone, and not what stands around a request.
+                // A tracker counts the events alone, without the overhead of a request.
                 let estimated = told.estimated + meter.overhead().request;
                 calibration.observe(Observation { estimated, ..told });
             }
@@ -94,19 +94,19 @@ impl Trust {
         Self { calibration, basis }
     }
 
-    /// What to keep free so that no more than `limit` is really sent.
+    /// Margin by which a request has to stay below `limit`.
     pub fn margin(&self, limit: Tokens) -> Margin {
         let tokens = limit.less(self.calibration.within(limit));
         Margin { tokens, limit, basis: self.basis }
     }
 
-    /// The budget that keeps a request within `limit` by the provider's count.
+    /// Budget that keeps a request within `limit` by the provider's count.
     pub fn within(&self, limit: Tokens) -> (Budget, Margin) {
         let margin = self.margin(limit);
         (Budget::new(limit).reserve(margin.tokens), margin)
     }
 
-    /// The budget of a model's whole window: what its input takes less room for an answer, with its thresholds.
+    /// Budget of a model's whole window: its input less room for an answer, with its thresholds.
     pub fn whole_window(&self, profile: &Profile) -> (Budget, Margin) {
         let reserves = Reserves::default();
         let margin = self.margin(Budget::for_profile(profile, reserves).ceiling());
@@ -115,7 +115,7 @@ impl Trust {
 }
 
 impl Margin {
-    /// Nothing is kept free of `limit`: the counts are the provider's own.
+    /// An empty margin: the counts are the provider's own.
     pub fn none(limit: Tokens) -> Self {
         Self { tokens: Tokens(0), limit, basis: Basis::Exact }
     }
@@ -132,7 +132,7 @@ impl Serialize for Margin {
     }
 }
 
-/// One line, for people.
+/// Writes the margin on one line, for people.
 impl fmt::Display for Margin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.basis, self.tokens) {
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::compact::line;
 
-    /// A session of calls to `model`, each of which reported `thousandths` of what the meter counts.
+    /// A session of calls to `model`, each of which reported `thousandths` of the meter's count.
     fn session(meter: &Meter, model: &str, calls: usize, thousandths: u64) -> Line {
         let own = |fact| Event::own(fact, None);
         let words = |text: &str| vec![Part::text(text.repeat(400))];

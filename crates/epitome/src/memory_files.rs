@@ -1,9 +1,10 @@
-//! Memory files: what a session knows, in files beside it that survive any compaction and cost nothing until they are read.
+//! Memory files: knowledge of a session in files beside it, which survive any compaction and cost nothing
+//! until they are read.
 //!
-//! `status.md` says what is being done and what comes next, `decisions.md` what was decided, demanded and tried in vain. Of
-//! each file one section is ours, between two marks, and is written anew after each compaction; everything else in the file
-//! is somebody's and stays as it is. The first mark carries a digest of the section: if it does not fit, somebody has
-//! written into our section too, and what they wrote becomes theirs.
+//! `status.md` holds the current work and the next steps, `decisions.md` decisions, demands and failed
+//! attempts. One section of each file is ours, between two marks, and is written anew after each compaction;
+//! everything else in the file belongs to its users and stays as it is. The first mark carries a digest of
+//! the section: if it does not match, a user has edited our section too, and it becomes theirs.
 
 mod section;
 
@@ -22,22 +23,22 @@ use thiserror::Error;
 
 use self::section::put;
 
-/// What is being done, and what comes next.
+/// File with the current work and the next steps.
 pub const STATUS: &str = "status.md";
 
-/// What was decided, demanded and tried in vain.
+/// File with decisions, demands and failed attempts.
 pub const DECISIONS: &str = "decisions.md";
 
-/// How many bytes of a file are ours at most.
+/// Most bytes of our section.
 const OURS: usize = 16 * 1024;
 
-/// How many characters of an item are written.
+/// Most characters of an item.
 const ITEM: usize = 400;
 
-/// How many bytes a file may have that somebody else has written to.
+/// Most bytes of a file that users have edited.
 const WHOLE: u64 = 4 * 1024 * 1024;
 
-/// How often a file is read again because somebody wrote to it meanwhile.
+/// Number of attempts if other programs write to a file meanwhile.
 const TRIES: usize = 4;
 
 /// The memory files of a session.
@@ -46,47 +47,47 @@ pub struct MemoryFiles {
     folder: PathBuf,
 }
 
-/// What became of a file.
+/// Result of writing a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It says something new.
+    /// The content has changed.
     Updated,
-    /// It said the same already and was not touched.
+    /// The content is the same, and the file was not touched.
     Unchanged,
 }
 
-/// Why a memory file was not written. It is as it was.
+/// Reason why a memory file was not written. Its content is unchanged.
 #[derive(Debug, Error)]
 pub enum MemoryError {
-    /// The system refused.
+    /// The system refused to read or write.
     #[error("cannot write the memory file {}: {source}. Check that its folder exists and can be written to", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// There is something else in its place.
+    /// The path is not a regular file.
     #[error("cannot write the memory file {}: it is a link, a folder or a device. Move it away", path.display())]
     NoFile {
         /// The file.
         path: PathBuf,
     },
-    /// What is there is no text.
+    /// The file is not text.
     #[error("cannot write the memory file {}: what is there is not text. Move it away", path.display())]
     NoText {
         /// The file.
         path: PathBuf,
     },
-    /// What is there is too much.
+    /// The file is too large.
     #[error("cannot write the memory file {}: it has {size} bytes, and {WHOLE} is the most. Shorten it or move it away", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// Size of the file.
         size: u64,
     },
-    /// Somebody else writes to it all the time.
+    /// Another program keeps writing to the file.
     #[error("cannot write the memory file {}: somebody else keeps changing it. It is written after the next compaction", path.display())]
     Busy {
         /// The file.
@@ -100,12 +101,12 @@ impl MemoryFiles {
         Self { folder: folder.into() }
     }
 
-    /// Where they are: status, decisions.
+    /// Paths of the files: status, decisions.
     pub fn paths(&self) -> [PathBuf; 2] {
         [self.folder.join(STATUS), self.folder.join(DECISIONS)]
     }
 
-    /// Writes what a summary says, with the places it came from. Each file is replaced as a whole or not at all.
+    /// Writes the content of a summary, with its sources. Each file is replaced as a whole or not at all.
     pub fn write(&self, brief: &Brief, names: Names) -> Result<Written, MemoryError> {
         let [status, decisions] = self.paths();
         fs::create_dir_all(&self.folder)
@@ -118,7 +119,7 @@ impl MemoryFiles {
     }
 }
 
-/// The line that refers a model to the files. It is all they cost until they are read.
+/// Line that refers a model to the files. It is their only cost until they are read.
 ///
 /// ```
 /// use epitome::memory_files::{MemoryFiles, reference};
@@ -139,7 +140,7 @@ const STATUS_SECTIONS: [Section; 3] = [Section::SessionIntent, Section::CurrentT
 const DECISION_SECTIONS: [Section; 4] =
     [Section::Pins, Section::KeyDecisions, Section::Constraints, Section::FailedApproaches];
 
-/// Our section of a file: the newest items of each section that there is room for.
+/// Our section of a file: the newest items of each section, as far as there is room.
 fn page(brief: &Brief, names: Names, sections: &[Section]) -> String {
     let room = OURS / sections.len();
     let mut page = String::new();
@@ -182,7 +183,7 @@ fn line(item: &Item, names: Names) -> String {
     if places.is_empty() { format!("- {text}\n") } else { format!("- {text} [{places}]\n") }
 }
 
-/// A text in one line, and not more than so many characters of it.
+/// Folds a text to one line of at most `most` characters.
 fn one_line(text: &str, most: usize) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = line.char_indices().nth(most) {
@@ -210,7 +211,7 @@ fn update(path: &Path, title: &str, page: &str) -> Result<Written, MemoryError> 
     Err(MemoryError::Busy { path: path.to_owned() })
 }
 
-/// What a file says; nothing if there is none.
+/// Content of a file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<String>, MemoryError> {
     let failed = |source| MemoryError::Io { path: path.to_owned(), source };
     let known = match fs::symlink_metadata(path) {
@@ -230,11 +231,12 @@ fn read(path: &Path) -> Result<Option<String>, MemoryError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replaced {
     Yes,
-    /// Somebody wrote to it meanwhile.
+    /// Another program has changed it meanwhile.
     No,
 }
 
-/// Replaces a file that still says `old`. A crash leaves the one or the other, and at worst a file that nobody reads.
+/// Replaces a file if it still contains `old`. A crash leaves either content, and at worst a stray temporary
+/// file.
 fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<Replaced, MemoryError> {
     let failed = |source| MemoryError::Io { path: path.to_owned(), source };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -255,7 +257,7 @@ fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<Replaced, Memory
         fs::rename(&beside, path).map_err(failed).map(|()| Replaced::Yes)
     });
     if !matches!(replaced, Ok(Replaced::Yes)) {
-        // What was written beside is of no use to anybody.
+        // The temporary file is useless now.
         drop(fs::remove_file(&beside));
     }
     replaced

@@ -1,7 +1,7 @@
-//! How well compaction served a session: five figures, each measured, against the targets they were promised with.
+//! Measures how well compaction served a session: five figures with their targets.
 //!
-//! Everything is read from the log and from the records of calls. A figure that a session says nothing about is not
-//! guessed: it says what is missing.
+//! Everything is read from the log and from the records of calls. A figure without data is not guessed: its
+//! row says what is missing.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,56 +28,57 @@ use crate::{
     session::{SessionError, audit::Past},
 };
 
-/// After a pause of so many milliseconds a cache is taken to be cold: the shortest lifetime that providers promise.
+/// Pause in milliseconds after which a cache is assumed to be cold: the shortest lifetime that providers
+/// promise.
 const LIFETIME: i64 = 5 * 60 * 1_000;
 
-/// Messages of fewer words are said again without anything having been forgotten.
+/// Fewest words of a repeated message that counts as a sign of forgetting; shorter ones are repeated anyway.
 const REPEATABLE: usize = 4;
 
 /// The figures of a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Metrics {
-    /// How much smaller summaries are than what they stand for.
+    /// Sizes of summaries compared with their spans.
     pub compression: Compression,
-    /// How much of what was sent came out of the provider's cache.
+    /// Share of the input that came from the provider's cache.
     pub cache: Cache,
-    /// How often the agent could simply go on after a compaction.
+    /// Calls after a compaction that the agent could simply go on with.
     pub continuation: Continuation,
-    /// What the summary in force has kept of what must be kept; nothing if none is in force.
+    /// Retention of the summary in force; `None` without one.
     pub kept: Option<Kept>,
-    /// Whether summaries have every section.
+    /// Completeness of the summaries' sections.
     pub sections: Sections,
 }
 
-/// How much smaller summaries are than what they stand for.
+/// Sizes of summaries compared with their spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Compression {
     /// Each compaction, oldest first.
     pub compactions: Vec<Compressed>,
-    /// The one in force, with all that it stands for since the session began.
+    /// The compaction in force, with all that it covers since the session began.
     pub standing: Option<Compressed>,
 }
 
-/// A span and the summary that stands for it.
+/// A span and its summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Compressed {
     /// The compaction.
     pub compaction: Seq,
-    /// What its span takes as it happened, with the summary before it if it builds on one.
+    /// Size of the span's events, with the summary before it if it builds on one.
     pub span: Tokens,
-    /// What its summary takes.
+    /// Size of the summary.
     pub summary: Tokens,
 }
 
 impl Compressed {
-    /// How many times smaller it is.
+    /// Ratio of the span to the summary.
     pub fn ratio(&self) -> f64 {
         ratio(self.span.0, self.summary.0.max(1))
     }
 }
 
 impl Compression {
-    /// All spans against all summaries; nothing if there is none.
+    /// Ratio of all spans to all summaries; `None` without any.
     pub fn overall(&self) -> Option<f64> {
         let sum = |of: fn(&Compressed) -> u64| self.compactions.iter().map(of).sum::<u64>();
         let summaries = sum(|one| one.summary.0);
@@ -85,70 +86,71 @@ impl Compression {
     }
 }
 
-/// How much of what was sent came out of the provider's cache, as it reported.
+/// Input that came from the provider's cache, as the provider reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cache {
-    /// Each call that usage was reported for.
+    /// Calls with reported usage.
     pub calls: Vec<CacheUse>,
-    /// How many calls nothing was reported for.
+    /// Number of calls without.
     pub unreported: u64,
 }
 
-/// What a call got out of the cache.
+/// Cache usage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheUse {
-    /// The call.
+    /// Number of the call.
     pub call: u64,
-    /// What was sent.
+    /// Input of the call.
     pub input: Tokens,
-    /// Of that, what was in the cache.
+    /// Part of it that was read from the cache.
     pub read: Tokens,
-    /// What was written to it.
+    /// Part of it that was written to the cache.
     pub written: Tokens,
-    /// Whether anything could have been there.
+    /// State of the cache before the call.
     pub state: CacheState,
 }
 
-/// Whether anything could be in a cache.
+/// State of a cache before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// It was used a moment ago.
+    /// Used shortly before.
     Warm,
-    /// It was the first call, the first of another model, or one after a pause.
+    /// Empty: the first call, the first of another model, or one after a pause.
     Cold,
 }
 
 impl Cache {
-    /// What share of the input was in the cache, of warm calls or of all; nothing if nothing was reported.
+    /// Share of the input that was in the cache, for calls with this state or for all; `None` without
+    /// reported usage.
     pub fn share(&self, of: Option<CacheState>) -> Option<f64> {
         let calls = || self.calls.iter().filter(|call| of.is_none_or(|state| call.state == state));
         let input: u64 = calls().map(|call| call.input.0).sum();
         (input > 0).then(|| ratio(calls().map(|call| call.read.0).sum(), input))
     }
 
-    /// Whether the provider ever said anything about a cache.
+    /// Returns true if the provider ever reported cache usage.
     fn is_reported(&self) -> bool {
         self.calls.iter().any(|call| call.read.0 + call.written.0 > 0)
     }
 }
 
-/// How often the agent could simply go on: of the calls that stood on a summary, how many were answered, and the user did
-/// not have to say again what the summary should have told.
+/// Calls that build on a summary: how many were answered without the user repeating what the summary should
+/// have told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Continuation {
-    /// Calls that stood on a summary and of which it is known how they ended.
+    /// Number of calls that build on a summary and whose end is known.
     pub calls: u64,
-    /// Those that were refused as too long, came to nothing, or ended in a refusal: by number, with the reason.
+    /// Calls that were refused as too long, failed, or ended in a refusal: by number, with the reason.
     pub failed: Vec<(u64, String)>,
-    /// Those before which the user repeated a message that the summary stood for.
+    /// Calls before which the user repeated a message that the summary covers.
     pub repeated: Vec<u64>,
-    /// Calls that stood on a summary and of which nobody reported the end.
+    /// Number of calls that build on a summary and whose end is unknown.
     pub unreported: u64,
 }
 
 impl Continuation {
-    /// The share of calls that went on; nothing if there is none.
+    /// Share of calls that went on; `None` without any.
     pub fn share(&self) -> Option<f64> {
         let stopped: HashSet<u64> =
             self.failed.iter().map(|(call, _)| *call).chain(self.repeated.iter().copied()).collect();
@@ -156,43 +158,43 @@ impl Continuation {
     }
 }
 
-/// Whether every section that summaries print says something.
+/// Content of the summaries' sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sections {
-    /// Structured summaries.
+    /// Number of structured summaries.
     pub summaries: u64,
-    /// Of those, how many print no empty section.
+    /// Number of those without an empty section.
     pub complete: u64,
-    /// How many sections of the newest say something.
+    /// Number of the newest summary's sections with content.
     pub filled: u64,
-    /// Summaries in another agent's own form, which has no sections.
+    /// Number of summaries in another agent's own form, which has no sections.
     pub foreign: u64,
 }
 
 /// A figure, as a row of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// What is measured.
+    /// Name of the figure.
     pub name: &'static str,
-    /// What was measured, or that it was not.
+    /// Measured value, or a note that there is none.
     pub value: String,
-    /// What it should be.
+    /// Target value.
     pub target: &'static str,
-    /// Whether it is.
+    /// Result against the target.
     pub met: Met,
-    /// What the figure is made of, or why there is none.
+    /// Components of the figure, or the reason why there is none.
     pub detail: String,
 }
 
-/// Whether a target is met.
+/// Result of a figure against its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Met {
-    /// It is.
+    /// The target is met.
     Yes,
-    /// It is not.
+    /// The target is not met.
     No,
-    /// It cannot be measured on this session.
+    /// The figure cannot be measured on this session.
     Unknown,
 }
 
@@ -227,7 +229,7 @@ pub fn metrics(store: &Sqlite, thread: ThreadId) -> Result<Metrics, SessionError
     })
 }
 
-/// What happened through an event, summaries aside.
+/// Events through a given one, without summaries.
 pub(crate) fn span_through(line: &Line, through: Seq) -> Vec<Arc<Logged>> {
     let told = |event: &&Arc<Logged>| !matches!(event.event.fact, Fact::Compacted(_));
     line.events().take_while(|event| event.id.seq <= through).filter(told).cloned().collect()
@@ -306,7 +308,7 @@ fn cache(calls: &[CallRow]) -> Cache {
     cache
 }
 
-/// What was last said about what a call used.
+/// Usage that was reported last for a call.
 fn usage(row: &CallRow) -> Option<Usage> {
     row.outcomes.iter().rev().find_map(|outcome| outcome.usage)
 }
@@ -341,7 +343,7 @@ fn continuation(line: &Line, calls: &[CallRow]) -> Continuation {
     told
 }
 
-/// The answers in which a model refused.
+/// Answers in which a model refused.
 fn refusals(line: &Line) -> HashSet<&AnswerId> {
     let refused = line.events().filter_map(|event| match &event.event.fact {
         Fact::AssistantSaid { answer: Some(answer), parts, .. } => {
@@ -352,7 +354,7 @@ fn refusals(line: &Line) -> HashSet<&AnswerId> {
     refused.collect()
 }
 
-/// The messages in which the user says again, word for word, what by then only a summary told.
+/// Messages in which the user repeats, word for word, what only a summary showed by then.
 fn repetitions(line: &Line) -> Vec<Seq> {
     let mut said: HashMap<String, Seq> = HashMap::new();
     let mut covered = Seq::START;
@@ -392,7 +394,7 @@ fn section_counts(line: &Line) -> Sections {
         };
         let found = sections(text);
         counts.summaries += 1;
-        // What is empty is not printed: whatever section stands there must say something.
+        // Empty sections are not printed, so each printed section must have content.
         let complete = !found.is_empty() && found.values().all(|body| !body.is_empty());
         counts.complete += u64::from(complete);
         counts.filled = found.values().filter(|body| is_filled(body)).count() as u64;
@@ -490,7 +492,8 @@ impl Metrics {
         else {
             return row.unknown(&format!("code finds no failed approach in the span; {all}"));
         };
-        // The handle of the whole span leads to everything, whatever a summary says: it keeps no approach from being lost.
+        // The handle of the whole span leads to everything, even from an empty summary, so it does not count
+        // as keeping an approach.
         let share = ratio(failed.kept(), failed.items);
         let detail = format!(
             "of {}, {} told, {} counted with a handle; {all}",
@@ -517,7 +520,7 @@ impl Metrics {
 }
 
 fn percent(share: f64) -> String {
-    // Rounded down: what is almost all is not all.
+    // Rounded down, so that a value below 100 % is never shown as 100 %.
     format!("{:.1} %", (share * 1_000.0).floor() / 10.0)
 }
 

@@ -1,8 +1,8 @@
-//! What a request is made with: a model's profile, its counter, the format and the rules.
+//! Plan of a request: a model's profile, its counter, the format and the rules.
 //!
-//! What nobody says is read from the session: the model that answered last, the format most messages came in. A model
-//! that no profile is about is no obstacle. Its window, prices and error are not guessed, and its tokens are counted as
-//! o200k's.
+//! Missing settings are read from the session: the model that answered last, the format of most messages. A
+//! model without a profile is no obstacle: its window, prices and error are not guessed, and its tokens are
+//! counted with the o200k vocabulary.
 
 use std::sync::Arc;
 
@@ -34,14 +34,14 @@ use crate::{
     rehearse::{self, Rehearsal, Rehearsed, Script},
 };
 
-/// Makes a request fit: a provider's request in, a request that is ready to send out.
+/// Makes a provider's request fit, ready to send.
 ///
-/// It needs no session, no store and no configuration. What is cut, stubbed or left out is said in the request itself,
-/// by message number, and in the report. The provider will count no more than `limit` tokens of input: for a known
-/// model whose vocabulary is not public the margin of its profile is kept free.
+/// It needs no session, no store and no configuration. Content that is cut, stubbed or left out is mentioned
+/// in the request itself, by message number, and in the report. The provider will count no more than `limit`
+/// tokens of input: for a known model whose vocabulary is not public, the margin of its profile is kept free.
 ///
-/// What the provider would refuse about the request itself is mended where that needs no guessing. The rest is in the
-/// report, each place with its rule (`report.illegal`): look there before you send the request.
+/// Content that the provider would refuse is corrected where that needs no guessing. The rest is in the
+/// report, each place with its rule (`report.illegal`): check it before you send the request.
 ///
 /// ```
 /// use epitome::{compact_request, core::Tokens, wire::Format};
@@ -71,55 +71,55 @@ pub fn compact_request(format: Format, request: &[u8], limit: Tokens) -> Result<
     Ok(compacted)
 }
 
-/// Why a request could not be made to fit.
+/// Reason why a request could not be made to fit.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// It is not UTF-8.
+    /// The request is not UTF-8.
     #[error("reading a request: it is not UTF-8; send it as JSON")]
     Encoding(#[source] std::str::Utf8Error),
-    /// It cannot be read.
+    /// The request cannot be read.
     #[error(transparent)]
     Read(#[from] WireError),
-    /// The model that was asked for is not known.
+    /// The named model is not known.
     #[error(transparent)]
     Model(#[from] UnknownModel),
-    /// It cannot be made to fit.
+    /// The request cannot be made to fit.
     #[error(transparent)]
     Compact(#[from] CompactError),
 }
 
-/// What somebody wants of a request.
+/// Settings of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The model it is for, which must be known; by default the one that answered last.
+    /// Model, which must be known; by default the one that answered last.
     pub model: Option<String>,
-    /// The format; by default the one most messages came in, or else the model's.
+    /// Format; by default that of most messages, or else the model's.
     pub format: Option<Format>,
 }
 
-/// What a request is made with.
+/// Everything that a request is made with.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The events, counted by `meter`.
     pub line: Line,
-    /// The model's name, if anyone said it.
+    /// Name of the model, if given or found.
     pub model: Option<String>,
-    /// What is known of the model.
+    /// Profile of the model.
     pub profile: Option<Profile>,
-    /// What counts.
+    /// Token counter.
     pub meter: Meter,
     /// The format to render.
     pub format: Format,
-    /// What the model demands of a request. Where the format wants to be told how much may be answered and the settings
-    /// do not say, it is what a budget leaves room for: 16 000 tokens, or what the model can say at most.
+    /// Rendering options that the model requires. If the format needs a limit for the answer and the settings
+    /// have none, it is the usual room in a budget: 16 000 tokens, or the model's largest answer.
     pub options: RenderOptions,
-    /// How far the counts can be trusted.
+    /// Accuracy of the counts.
     pub trust: Trust,
 }
 
 impl Plan {
-    /// Fills in what was not asked for from the events. `counted_by` is the counter whose counts the line has, if it has
-    /// any; those of another than the model's are made anew.
+    /// Fills in missing settings from the events. `counted_by` is the counter of the line's counts, if it has
+    /// any; counts by another counter than the model's are made anew.
     pub fn new(
         line: Line,
         counted_by: Option<&str>,
@@ -145,7 +145,7 @@ impl Plan {
         };
         let line = line.counted_by(&meter);
         let trust = trust(&line, &meter, model.as_deref(), profile.as_ref(), profiles);
-        // A model's own rules hold where it is spoken to in its own format.
+        // A model's own rules apply only in its own format.
         let rules = match &profile {
             Some(profile) if spoken_by(profile) == Some(format) => profile.legality.iter().copied().collect(),
             _ => Rules::of(format),
@@ -181,9 +181,9 @@ impl Plan {
         compaction.run(context)
     }
 
-    /// Makes the request that `policy` would send next, had it been in charge from the session's first call on, and says
-    /// what it did on the way; its summaries attend to `focus`. `limit` is a budget without thresholds of its own; the model's hold where the policy says
-    /// nothing.
+    /// Makes the request that `policy` would send next if it had been in use from the session's first call
+    /// on, with a report of its earlier calls; its summaries attend to `focus`. `limit` is a budget without
+    /// thresholds of its own; the model's thresholds apply where the policy has none.
     pub fn rehearse(
         &self,
         policy: &Policy,
@@ -196,7 +196,7 @@ impl Plan {
         let of = |share: Share| share.of(limit.ceiling());
         let budget = limit.clone().act(of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
         let terms = self.profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
-        // Of what a policy sends, it knows better than the client where the cache should hold on to it.
+        // A policy changes the request, so it also sets the cache marks, in place of the client's.
         let marks = self.profile.as_ref().filter(|profile| spoken_by(profile) == Some(self.format));
         let breakpoints =
             marks.map_or_else(Breakpoints::default, |profile| Breakpoints::of(&profile.cache, None));
@@ -206,12 +206,12 @@ impl Plan {
         rehearse::next_request(&rehearsal, &Script::new(self.line.clone(), meter, names), margin)
     }
 
-    /// The default reducers, which leave alone what the model wants back.
+    /// The default reducers, which leave alone content that the model needs back.
     fn pipeline(&self) -> Pipeline {
         pipeline_for(default_reducers(), self.options.rules.as_set())
     }
 
-    /// What a request of this plan lacks and only its sender can say.
+    /// Part of the request that is missing and that only its sender can supply.
     pub fn lacks(&self) -> Option<&'static str> {
         let says = |logged: &Arc<Logged>| requested_model(&logged.event).is_some();
         let said = settings(&self.line, self.format).is_some_and(says);
@@ -227,7 +227,7 @@ fn settings(line: &Line, format: Format) -> Option<&Arc<Logged>> {
     line.events().rev().find(is_settings).filter(|logged| logged.event.raw.dialect == format.dialect())
 }
 
-/// The session's model, where no settings name one: only if it is spoken to in this format.
+/// The session's model if no settings name one, and only if this is its format.
 fn unsaid_model(
     line: &Line,
     format: Format,
@@ -257,7 +257,7 @@ fn trust(
     }
 }
 
-/// The format a model is spoken to in.
+/// Format of a model's provider.
 pub(crate) fn spoken_by(profile: &Profile) -> Option<Format> {
     Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect())
 }
@@ -278,7 +278,7 @@ pub fn last_model_of<'e>(events: impl DoubleEndedIterator<Item = &'e Event>) -> 
     events.rev().find_map(said)
 }
 
-/// The format that most messages among these events came in.
+/// The format of most messages among these events.
 pub fn native_format_of<'e>(events: impl Iterator<Item = &'e Event>) -> Option<Format> {
     let mut counts = [0_usize; 3];
     for event in events {
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// A request in each format: rules, a question, `calls` calls that returned much, a last question.
+    /// A request in each format: rules, a question, `calls` calls with long results, a last question.
     fn request(format: Format, model: Option<&str>, calls: usize) -> Value {
         let output = "more output\n".repeat(300);
         let mut history = vec![json!({"role":"user","content":"Mend the uploader."})];

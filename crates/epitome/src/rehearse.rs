@@ -1,7 +1,8 @@
-//! A session, rehearsed: every model call it made, made again under a policy as if live.
+//! Rehearsal of a session: each of its model calls, made again under a policy as if live.
 //!
-//! A [`Script`] is what happened, counted once. [`Rehearsal::run`] plays it to a [`View`] and stops before each answer, as
-//! an agent would: the view is made ready, rendered, and shown to the caller; then the answer that really came goes in.
+//! A [`Script`] holds the events, counted once. [`Rehearsal::run`] plays it to a [`View`] and stops before
+//! each answer, as an agent would: the view is prepared, rendered, and shown to the caller; then the recorded
+//! answer is added.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ use crate::{
     margin::Margin,
 };
 
-/// What happened in a thread, with the counts of its texts.
+/// Events of a thread, with the counts of their texts.
 #[derive(Clone, Debug)]
 pub struct Script {
     line: Line,
@@ -40,18 +41,18 @@ pub struct Script {
 }
 
 impl Script {
-    /// Counts what happened, where that was not done before.
+    /// Counts events that have no counts yet.
     pub fn new(line: Line, meter: Arc<Meter>, names: Names) -> Self {
         Self { line: line.counted_by(&meter), meter, names }
     }
 
-    /// Who counted.
+    /// Meter of the counts.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 }
 
-/// How a session is rehearsed.
+/// Settings of a rehearsal.
 #[derive(Clone, Debug)]
 pub struct Rehearsal {
     policy: Policy,
@@ -64,8 +65,8 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Under `policy`, where a request may hold what `budget` says, to a model that makes these demands. Without the
-    /// terms of its cache, time and money are left out of account.
+    /// Rehearses under `policy`, with requests within `budget`, for a model with these rendering options.
+    /// Without the terms of its cache, time and money are ignored.
     pub fn new(
         policy: &Policy,
         budget: Budget,
@@ -85,24 +86,24 @@ impl Rehearsal {
         }
     }
 
-    /// The same, with every call to this model, whichever answered.
+    /// Sends every call to this model, whichever model answered.
     pub fn asking(mut self, model: ModelName) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// The same, with summaries that attend to something.
+    /// Makes summaries that attend to `focus`.
     pub fn attending_to(mut self, focus: Option<&Focus>) -> Self {
         self.focus = focus.cloned();
         self
     }
 
-    /// How much a request may hold, with the policy's limits.
+    /// Largest size of a request, with the policy's limits.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// How requests are rendered.
+    /// Options that requests are rendered with.
     pub fn options(&self) -> &RenderOptions {
         &self.options
     }
@@ -111,17 +112,17 @@ impl Rehearsal {
 /// A call of a rehearsal, ready to be sent.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// Its number, from 0.
+    /// Number of the call, from 0.
     pub number: u64,
-    /// When it was made: when the last thing before it happened.
+    /// Time of the call: that of the last event before it.
     pub at: Option<Time>,
     /// The model that answered.
     pub model: Option<&'a ModelName>,
-    /// The answer it led to.
+    /// The recorded answer.
     pub answer: &'a Logged,
     /// The view it was rendered from.
     pub view: &'a View,
-    /// What was done to make it ready.
+    /// Steps that prepared it.
     pub prepared: &'a Prepared,
     /// The request.
     pub rendered: &'a Rendered,
@@ -132,25 +133,25 @@ pub struct Call<'a> {
 /// A call of a rehearsal that could not be made.
 #[derive(Debug)]
 pub struct Failed<'a> {
-    /// Its number, from 0.
+    /// Number of the call, from 0.
     pub number: u64,
-    /// When it was to be made.
+    /// Time of the call.
     pub at: Option<Time>,
-    /// The answer it led to when it could.
+    /// The recorded answer.
     pub answer: &'a Logged,
-    /// Why not.
+    /// Reason for the failure.
     pub error: CompactError,
 }
 
 impl Rehearsal {
-    /// Plays a script, and shows each call, or why there is none. Gives the view after the last event.
+    /// Plays a script, and calls `each` for every call or failure. Returns the view after the last event.
     pub fn run(&self, script: &Script, mut each: impl FnMut(Result<Call<'_>, Failed<'_>>)) -> View {
         let mut stage = Stage::new(script);
         let mut answering: Option<AnswerId> = None;
         let mut number = 0;
         for (event, pieces) in script.line.counted() {
             if let Fact::AssistantSaid { answer, model, .. } = &event.event.fact {
-                // Fragments of one answer came of one call, and words that open a session came of none.
+                // Fragments of one answer belong to one call, and an answer that opens a session to none.
                 let goes_on = answer.is_some() && *answer == answering;
                 if !goes_on && stage.has_history() {
                     let model = self.model.as_ref().or(model.as_ref());
@@ -197,9 +198,10 @@ impl Rehearsal {
         }
     }
 
-    /// The same for a request that stands alone, under a policy that minds the cache. No cache holds anything of it and no
-    /// reset is due after it, so money is no reason to make it small: it is left as it is if it fits, and else filled to the
-    /// size where work would begin, which leaves room for a few calls.
+    /// The same rehearsal for a request that stands alone, under a policy that takes the cache into account.
+    /// No cache holds any of it and no reset follows it, so saving money is no reason to make it small: it is
+    /// left as it is if it fits, and else filled to the size at which work would begin, which leaves room for
+    /// a few calls.
     fn standing_alone(&self) -> Option<Self> {
         self.policy.limits.cold?;
         let mut alone = self.clone();
@@ -209,7 +211,7 @@ impl Rehearsal {
         Some(alone)
     }
 
-    /// Makes a view ready for its next call, and renders it.
+    /// Prepares a view for its next call, and renders it.
     pub fn ready(
         &self,
         view: &mut View,
@@ -222,7 +224,7 @@ impl Rehearsal {
         Ok((prepared, rendered, prompt))
     }
 
-    /// Makes a view ready for its next call.
+    /// Prepares a view for its next call.
     pub(crate) fn prepare(&self, view: &mut View, moment: &Moment<'_>) -> Result<Prepared, CompactError> {
         let prepared = view.prepare(&self.policy, &self.budget, moment)?;
         if self.options.rules.has(Rule::PreservedThinking) {
@@ -235,44 +237,44 @@ impl Rehearsal {
     }
 }
 
-/// What a policy made of a session, and what it would send next.
+/// Result of a policy for a session, with its next request.
 #[derive(Clone, Debug)]
 pub struct Rehearsed {
     /// The next request.
     pub compacted: Compacted,
-    /// How many calls were made on the way.
+    /// Number of calls before it.
     pub calls: u64,
-    /// How many of them were refused: what must be sent did not fit.
+    /// Number of them that were refused because their essential content did not fit.
     pub refused: u64,
-    /// What was done on the way, and for the next request.
+    /// Steps of these calls and of the next request.
     pub passes: Vec<Passed>,
-    /// Whether the next request was made of the whole session at once and not of what the call before sent.
+    /// True if the next request was made of the whole session at once and not from the call before.
     pub made_anew: bool,
 }
 
-/// What a policy did before a call.
+/// Actions of a policy before a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Passed {
-    /// The call, from 0.
+    /// Number of the call, from 0.
     pub call: u64,
-    /// When it was made.
+    /// Time of the call.
     pub at: Option<Time>,
-    /// Why a new epoch began; `None` if nothing that was sent has changed.
+    /// Cause of a new epoch; `None` if nothing that was sent has changed.
     pub cause: Option<Cause>,
-    /// What the planner said, in a sentence.
+    /// Result of the planner, in a sentence.
     pub plan: Option<String>,
-    /// What each reducer did.
+    /// Effect of each reducer.
     pub steps: Vec<Step>,
-    /// The last event that a summary stands for which was made here.
+    /// Last event of a summary that was made here.
     pub summarised_through: Option<Seq>,
     /// The size of the request.
     pub tokens: Tokens,
-    /// By how much the policy missed its target, in a sentence.
+    /// Amount by which the policy missed its target, in a sentence.
     pub shortfall: Option<String>,
 }
 
 impl Passed {
-    /// What was done before a call, if anything was.
+    /// The actions before a call, if there were any.
     fn of(call: u64, at: Option<Time>, prepared: &Prepared, tokens: Tokens) -> Option<Self> {
         let did = |step: &&Step| step.replaced + step.removed > 0;
         let steps: Vec<Step> = prepared.steps.iter().filter(did).cloned().collect();
@@ -296,8 +298,8 @@ impl Passed {
     }
 }
 
-/// Plays a script to its end and makes the request that would come next. Nobody sent the calls before it, so a policy that
-/// minds the cache has none to keep: it makes this request of the whole session at once.
+/// Plays a script to its end and makes the next request. The earlier calls were not really sent, so a policy
+/// that takes the cache into account has none to keep: it makes this request of the whole session at once.
 pub fn next_request(
     rehearsal: &Rehearsal,
     script: &Script,
@@ -327,7 +329,7 @@ pub fn next_request(
     let (prepared, rendered, _) = rehearsal.ready(&mut view, &moment, &mut memo)?;
     let context = view.context().clone();
     let last = Passed::of(calls, now, &prepared, context.tokens());
-    // What was done on the way is no part of a request that was made anew.
+    // A request that was made anew does not include the steps of earlier calls.
     let on_the_way = passes.iter().filter(|_| !made_anew);
     let steps = on_the_way.chain(&last).flat_map(|pass| pass.steps.clone()).collect();
     passes.extend(last);
@@ -347,7 +349,7 @@ pub fn next_request(
     Ok(Rehearsed { compacted: Compacted { rendered, context, report }, calls, refused, passes, made_anew })
 }
 
-/// Where a script is played.
+/// State of a script that is being played.
 struct Stage {
     view: View,
     memo: PromptMemo,
@@ -366,7 +368,7 @@ impl Stage {
         }
     }
 
-    /// The view after the last event, of which no call was made.
+    /// The view after the last event, without a call.
     fn told(mut self, script: &Script) -> View {
         for (event, pieces) in script.line.counted() {
             self.view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
@@ -374,7 +376,7 @@ impl Stage {
         self.view
     }
 
-    /// Whether there is anything to answer.
+    /// Returns true if there is anything to answer.
     fn has_history(&self) -> bool {
         let context = self.view.context();
         context.segments().len() > context.prefix_len()

@@ -1,5 +1,6 @@
-//! A session by the sections of a structured summary: what the model sees of it now, as a checklist that a person or another
-//! agent goes on from. It is made by code; what a model wrote into a summary that is in force stays in it.
+//! A session by the sections of a structured summary: the model's current view as a checklist for a person or
+//! another agent who continues it. It is made by code; text that a model wrote into the summary in force is
+//! kept.
 
 use epitome_core::{
     Tokens,
@@ -16,22 +17,23 @@ use epitome_core::{
 /// A session by sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StructuredSession {
-    /// What it holds, item by item.
+    /// The content, item by item.
     pub brief: Brief,
-    /// The events it stands for.
+    /// Events that it covers.
     pub covered: SeqSet,
-    /// The same as Markdown.
+    /// The content as Markdown.
     pub text: String,
-    /// What that costs.
+    /// Tokens of the Markdown.
     pub tokens: Tokens,
 }
 
-/// Everything that `context` shows of a line, by sections, within `limit` tokens if that can be; `None` if it shows nothing.
+/// Arranges everything that `context` shows of a line by sections, within `limit` tokens if possible; `None`
+/// if it shows nothing.
 pub fn structured(context: &Context, line: &Line, limit: Tokens) -> Option<StructuredSession> {
     let caps = Caps::default();
     let brief = match Cutting::whole(context, line, &Drafting { caps, ..Drafting::default() }) {
         Some(cutting) => summarise(&cutting.events, cutting.previous.as_ref(), &caps),
-        // All that is shown is a summary.
+        // The context shows a summary and nothing else.
         None => context.segments().iter().find_map(|segment| match segment.body() {
             Body::Summary(event) => standing(event).map(|(_, brief)| brief),
             _ => None,

@@ -1,14 +1,14 @@
-//! Why the model said what it said: did the agent forget, or was it compacted out?
+//! Explains whether the agent forgot a text or it was compacted out.
 //!
-//! A text is looked for in everything that happened, and for each event that holds it the calls are told that saw it
-//! word for word, and what the others saw in its place: by which rule, from which call on, and how to get it back. The
-//! answer is no opinion of what ought to have been sent. It is made by rendering past calls again from their records, and
-//! says how many of them came out as the very bytes that were sent.
+//! The text is searched in all events of the session. For each event that holds it, the result lists the
+//! calls that saw it word for word, and what the others saw instead: by which rule, from which call on, and
+//! how to get it back. This is no opinion about what should have been sent: past calls are rendered again
+//! from their records, and the result says how many of them came out with exactly the bytes that were sent.
 //!
-//! Not every call is made again. What is shown of an event changes only at a call that decided something about it, or
-//! that stands on another compaction than the call before; those are few, and never more than [`MOST_REPLAYS`]. Every
-//! event of the thread is read once: a full-text index finds words, and not the pieces of words that people copy out of
-//! an answer, so that it would miss what is asked for here.
+//! Not every call is rendered again. What is shown of an event changes only at a call that decided something
+//! about it, or that builds on another compaction than the call before; those are few, and never more than
+//! [`MOST_REPLAYS`]. Every event of the thread is read once: a full-text index finds whole words, but people
+//! copy parts of words out of an answer.
 
 mod find;
 mod say;
@@ -36,115 +36,116 @@ use self::{
 };
 use crate::session::{SessionError, audit::Past};
 
-/// At most so many calls are made again for one answer.
+/// Most calls that are rendered again for one answer.
 pub const MOST_REPLAYS: usize = 128;
 
-/// Of the events that hold a text, so many of the first and so many of the newest are told about.
+/// Number of the first events with the text that are reported, and of the newest.
 const FIRST: usize = 4;
 const NEWEST: usize = 8;
 
-/// What became of a text in a session.
+/// Fate of a text in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Why {
-    /// What was asked for.
+    /// The text.
     pub text: String,
-    /// How it was found.
+    /// Kind of the match.
     pub matched: Matched,
-    /// What the answer is made from.
+    /// Basis of the answer.
     pub basis: Basis,
-    /// The events that hold it, oldest first.
+    /// Events that hold the text, oldest first.
     pub events: Vec<Trace>,
-    /// Further events that hold it, of which nothing is told here.
+    /// Further events that hold it and are not reported.
     #[serde(skip_serializing_if = "SeqSet::is_empty")]
     pub others: SeqSet,
 }
 
-/// How a text was found.
+/// Kind of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Matched {
-    /// Letter by letter.
+    /// The exact text.
     Exact,
-    /// With other capitals only.
+    /// The text in different case.
     IgnoringCase,
-    /// Not at all.
+    /// No match.
     Nowhere,
 }
 
-/// What an answer is made from.
+/// Basis of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
 pub enum Basis {
-    /// From calls that were made again.
+    /// Calls that were rendered again.
     Calls {
-        /// How many are recorded.
+        /// Number of recorded calls.
         recorded: u64,
-        /// How many were made again.
+        /// Number of calls that were rendered again.
         replayed: u64,
-        /// Of those, how many came out as the very bytes that were sent.
+        /// Number of those that came out with exactly the bytes that were sent.
         same: u64,
-        /// How many more there are at which something may have changed.
+        /// Number of further calls at which something may have changed.
         skipped: u64,
     },
-    /// No call is recorded: from the log alone, as the compactions in it say.
+    /// No call is recorded, so the log alone, with its compactions.
     Log,
 }
 
-/// What became of an event.
+/// Fate of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Trace {
     /// The event.
     pub event: EventId,
     /// Its kind, as [`Fact::kind`] names it.
     pub kind: &'static str,
-    /// When it happened.
+    /// Time of the event.
     pub time: Option<Time>,
-    /// The text with what stands around it.
+    /// The text with its surroundings.
     pub excerpt: String,
-    /// What calls saw of it, one stretch of calls after the other. Without calls: what the context of each event was.
+    /// Views of it, one stretch of calls after the other. Without recorded calls: its state in the context of
+    /// each event.
     pub seen: Vec<Stretch>,
-    /// What is shown of it in what would be sent now, if nothing more were decided.
+    /// View of it in the request that would be sent now, if nothing more were decided.
     pub now: Sight,
-    /// How to get it back.
+    /// Handle that brings it back.
     pub handle: String,
 }
 
-/// Calls that saw the same of an event.
+/// Successive calls with the same view of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stretch {
-    /// The first of them.
+    /// First of the calls.
     pub first: u64,
-    /// The last of them.
+    /// Last of the calls.
     pub last: u64,
-    /// What they saw.
+    /// Their view.
     pub sight: Sight,
-    /// Why something that had been sent changed with the first of them.
+    /// Cause of the change at the first of them, if it changed something sent before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
 
-/// What is shown of an event.
+/// View of an event in a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sight {
-    /// How it is shown.
+    /// Form in which it is shown.
     pub how: How,
-    /// Who saw to that: a reducer, or whoever wrote the summary.
+    /// Author of this form: a reducer, or the summariser that wrote the summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The compaction whose summary stands for it.
+    /// Compaction whose summary stands for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Seq>,
-    /// Whether the text itself is still there.
+    /// Presence of the text itself.
     pub words: Words,
 }
 
-/// How an event is shown.
+/// Form in which an event is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// As it was.
+    /// In full.
     Verbatim,
-    /// Its beginning and its end.
+    /// By its beginning and its end.
     Cut,
     /// By a path or a command to get it again.
     Referred,
@@ -154,23 +155,23 @@ pub enum How {
     Folded,
     /// By the summary of a compaction.
     Summarised,
-    /// Not at all.
+    /// Left out.
     LeftOut,
-    /// Not by itself: it is no message.
+    /// Never sent by itself: it is no message.
     Unsent,
 }
 
-/// Whether a text is still said by what is shown.
+/// Presence of a text in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Words {
-    /// It is not.
+    /// The text is gone.
     Gone,
-    /// It is.
+    /// The text is there.
     There,
 }
 
-/// Says what became of a text in a thread's view: which calls saw it, and what the others saw in its place.
+/// Explains the fate of a text in a thread's view: which calls saw it, and what the others saw instead.
 pub fn why(store: &Sqlite, thread: ThreadId, text: &str) -> Result<Why, SessionError> {
     let past = Past::read(store, thread, None)?;
     let (matched, mut found) = find(past.line(), text);
@@ -195,7 +196,7 @@ pub fn why(store: &Sqlite, thread: ThreadId, text: &str) -> Result<Why, SessionE
     Ok(Why { text: text.to_owned(), matched, basis, events: events.collect(), others })
 }
 
-/// Keeps the first and the newest; gives the others.
+/// Keeps the first and the newest events; returns the others.
 fn set_aside(found: &mut Vec<Found>) -> SeqSet {
     let newest = found.len().saturating_sub(NEWEST).max(FIRST.min(found.len()));
     let mut others = SeqSet::default();
@@ -205,7 +206,7 @@ fn set_aside(found: &mut Vec<Found>) -> SeqSet {
     others
 }
 
-/// What calls saw of each event that was found.
+/// Views of each found event in the calls.
 fn in_calls(
     past: &Past<'_>,
     calls: &[CallRow],
@@ -217,7 +218,7 @@ fn in_calls(
         turning.iter().flatten().copied().collect::<BTreeSet<u64>>().into_iter().collect();
     let skipped = wanted.len().saturating_sub(MOST_REPLAYS);
     if skipped > 0 {
-        // Where something was first shown and how it ended matter most.
+        // The first appearance and the final state matter most, so calls in the middle are skipped.
         wanted.drain(MOST_REPLAYS / 2..MOST_REPLAYS / 2 + skipped);
     }
     let (mut same, mut seen) = (0, vec![Vec::new(); found.len()]);
@@ -241,8 +242,8 @@ fn row(calls: &[CallRow], number: u64) -> Option<&CallRow> {
     calls.binary_search_by_key(&number, |row| row.number).ok().map(|at| &calls[at])
 }
 
-/// The calls at which what is shown of an event may differ from the call before, the first that could see it among them,
-/// and the last, as a check.
+/// Calls at which the view of an event may differ from the call before, including the first that could see
+/// it, and the last as a check.
 fn turning_points(past: &Past<'_>, calls: &[CallRow], found: &Found) -> BTreeSet<u64> {
     let seq = found.event.id.seq;
     let shown = &calls[calls.partition_point(|row| row.call.head < seq)..];
@@ -254,7 +255,7 @@ fn turning_points(past: &Past<'_>, calls: &[CallRow], found: &Found) -> BTreeSet
     let holders = holders(past.line(), found);
     for (number, pass) in past.passes().iter().filter(|(number, _)| *number >= first.number) {
         let about = |change: &Change| match change {
-            // The summary of a compaction is shown in place 0, and may stand for anything.
+            // A compaction's summary is shown in place 0, and may stand for any event.
             Change::Show { at, .. } | Change::Drop { at } => at.part == 0 || holders.contains(&at.seq),
             Change::Fold { note, .. } => note.folded.events.contains(seq),
         };
@@ -263,13 +264,14 @@ fn turning_points(past: &Past<'_>, calls: &[CallRow], found: &Found) -> BTreeSet
         }
     }
     if matches!(found.event.event.fact, Fact::Instructed { .. }) {
-        // Another instruction of its kind takes its place.
+        // A later instruction of the same kind replaces it.
         points.extend(replacing(past.line(), shown, seq));
     }
     points
 }
 
-/// The events by which decisions name what is shown of an event: its own, and those that made the calls it answers.
+/// Events by which decisions name what is shown of an event: its own, and those that made the calls it
+/// answers.
 fn holders(line: &Line, found: &Found) -> BTreeSet<Seq> {
     let seq = found.event.id.seq;
     let mut holders: BTreeSet<Seq> = [seq].into();
@@ -285,7 +287,7 @@ fn holders(line: &Line, found: &Found) -> BTreeSet<Seq> {
     holders
 }
 
-/// The first call after each later instruction.
+/// First call after each later instruction.
 fn replacing<'c>(line: &'c Line, shown: &'c [CallRow], seq: Seq) -> impl Iterator<Item = u64> + 'c {
     let later = line
         .events()
@@ -295,7 +297,7 @@ fn replacing<'c>(line: &'c Line, shown: &'c [CallRow], seq: Seq) -> impl Iterato
     })
 }
 
-/// What the log alone says: what the context of a thread without records was, from compaction to compaction.
+/// Views from the log alone: the contexts of a thread without records, from compaction to compaction.
 fn in_log(past: &Past<'_>, thread: ThreadId, found: &[Found], witness: &Witness) -> Vec<Vec<Stretch>> {
     let is_turning = |fact: &Fact| {
         matches!(fact, Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. })
@@ -325,7 +327,7 @@ fn in_log(past: &Past<'_>, thread: ThreadId, found: &[Found], witness: &Witness)
     seen.into_iter().map(|points| stretches(points, last)).collect()
 }
 
-/// Joins points after which nothing changed until the next.
+/// Joins stretches without a change between them.
 fn stretches(points: Vec<Stretch>, last: u64) -> Vec<Stretch> {
     let mut joined: Vec<Stretch> = Vec::new();
     for point in points {

@@ -10,7 +10,7 @@ use super::{open::Store, output::Output, text};
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// The file to make. An existing one is not overwritten.
+    /// File to create. An existing file is not overwritten.
     file: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! `calls`, `replay-call`: what was sent, and the proof of it.
+//! `calls`, `replay-call`: the requests of a session, and the proof that they can be rendered again.
 
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
 
-    /// Only the last N.
+    /// List only the last N calls.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<u64>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     named: Named,
 
-    /// The call's number, as `epitome calls` lists it.
+    /// Number of the call, as `epitome calls` lists it.
     #[arg(value_name = "N", required_unless_present = "all", conflicts_with = "all")]
     call: Option<u64>,
 
@@ -54,7 +54,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, conflicts_with = "all")]
     body: bool,
 
-    /// Check every call.
+    /// Check every call of the session.
     #[arg(long)]
     all: bool,
 }
@@ -111,7 +111,7 @@ fn cells(row: &CallRow) -> [String; 12] {
         (None, None) if call.is_relayed() => "relayed".to_owned(),
         (None, None) => String::new(),
     };
-    // Nobody counts what is relayed, and it has no epochs.
+    // A relayed request has no epochs, and its parts are not counted.
     let made = |told: String| if call.is_relayed() { String::new() } else { told };
     [
         row.number.to_string(),
@@ -129,7 +129,7 @@ fn cells(row: &CallRow) -> [String; 12] {
     ]
 }
 
-/// What all of them came to.
+/// Writes the totals of all calls.
 fn total(rows: &[CallRow], out: &mut Output) -> anyhow::Result<()> {
     let counted: Vec<Usage> = rows.iter().filter_map(usage).collect();
     let mut facts = vec![text::count(rows.len() as u64, "call")];
@@ -146,7 +146,7 @@ fn total(rows: &[CallRow], out: &mut Output) -> anyhow::Result<()> {
     out.line(format_args!("\n{DIM}{}{DIM:#}", facts.join(" · ")))
 }
 
-/// What the provider counted, as it said last.
+/// Usage that the provider reported last.
 fn usage(row: &CallRow) -> Option<Usage> {
     row.outcomes.iter().rev().find_map(|outcome| outcome.usage)
 }
@@ -155,7 +155,7 @@ fn cost(row: &CallRow) -> Option<Money> {
     row.outcomes.iter().rev().find_map(|outcome| outcome.cost)
 }
 
-/// Why it failed, if that is how it ended.
+/// Error of a failed call.
 fn error(row: &CallRow) -> Option<&str> {
     row.outcomes.last().and_then(|outcome| outcome.error.as_deref())
 }
@@ -166,7 +166,7 @@ fn short(hash: Digest) -> String {
 
 fn row_json(row: &CallRow) -> Value {
     let call = &row.call;
-    // What is recorded as JSON is told as JSON.
+    // Values that are recorded as JSON are shown as JSON.
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| text.into());
     let outcomes: Vec<Value> = row
         .outcomes
@@ -267,7 +267,7 @@ fn replayed_json(replayed: &Replayed) -> Value {
     })
 }
 
-/// Every call, on all cores.
+/// Checks every call, on all cores.
 fn replay_all(store: &Sqlite, thread: ThreadId, mut out: Output) -> anyhow::Result<ExitCode> {
     let newest = store.last_call(thread)?.map_or(0, |row| row.number + 1);
     let numbers: Vec<u64> = (0..newest).collect();

@@ -1,7 +1,8 @@
-//! `compact`: the main job. Messages in, messages that fit out, and a report of what was done; or a compaction turn.
+//! `compact`: the main command. It makes a request of messages that fits, with a report of what was done, or
+//! adds a compaction turn.
 //!
-//! A file can only be made to fit. Of a session both make sense: who says how large the request may be, or where it goes,
-//! wants a request, and nothing is written to the log; who does not wants the session itself compacted.
+//! A file can only be made to fit. For a session both make sense: with a size or an output, a request is
+//! written and the log stays unchanged; without them, the session itself is compacted.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -62,23 +63,23 @@ with its place, nothing is written, and the exit code is 3; --force writes the r
 
 Exit codes: 0 the request is ready, 1 it could not be made, 2 the command line is wrong, 3 its provider would refuse it.")]
 pub(crate) struct Args {
-    /// A file, or a session.
+    /// File or session to compact.
     #[arg(value_name = "FILE|SESSION")]
     source: String,
 
     #[command(flatten)]
     view: ViewArgs,
 
-    /// The file to write; by default the request goes to standard output when that is no terminal.
+    /// File to write; by default the request goes to standard output if that is no terminal.
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Write the request although its provider would refuse it; the exit code is still 3.
+    /// Write the request even if its provider would refuse it; the exit code is still 3.
     #[arg(long)]
     force: bool,
 
-    /// What the summary should attend to: what speaks of it, and what belongs to the same requests, gets room before the
-    /// rest. Nothing is added to what was said and done.
+    /// Topic that the summary should focus on: messages about it, and others of the same requests, get room
+    /// before the rest. The summary still contains only what was said and done.
     #[arg(long, value_name = "TEXT", value_parser = parse_focus)]
     focus: Option<Focus>,
 
@@ -90,7 +91,7 @@ fn parse_focus(text: &str) -> Result<Focus, String> {
     Focus::new(text).ok_or_else(|| "there is no word in it".to_owned())
 }
 
-/// The exit code for a request that its provider would refuse.
+/// Exit code for a request that its provider would refuse.
 const ILLEGAL: u8 = 3;
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
@@ -175,7 +176,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(code)
 }
 
-/// The command that tells what was done step by step.
+/// Command that explains step by step what was done.
 fn explain_command(args: &Args, chosen: &Chosen) -> String {
     let mut command = format!("epitome explain {}", args.source);
     if let Some(budget) = args.view.budget {
@@ -191,7 +192,7 @@ fn explain_command(args: &Args, chosen: &Chosen) -> String {
     }
 }
 
-/// Says what the provider would refuse about a file that is a whole request in the format that is written.
+/// Reports what the provider would refuse about a file that is a whole request in the output format.
 fn judge(path: &str, chosen: &mut Chosen, report: &mut Report) {
     let Ok(request) = fs::read_to_string(path) else { return };
     let format = chosen.plan.format;
@@ -207,8 +208,8 @@ fn judge(path: &str, chosen: &mut Chosen, report: &mut Report) {
     chosen.notes.extend(report.mended.iter().map(|mended| format!("mended: {mended}")));
 }
 
-/// Makes the request. That it stands on a summary the agent itself made is worth a note, and so is a tool loop that had
-/// to be told again.
+/// Makes the request. Notes are added if it relies on a summary that the agent itself made, or if a tool loop
+/// had to be retold in words.
 pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
     let whole = chosen.plan.context(chosen.names);
     if let Some(summary) = whole.segments().iter().find(|segment| segment.compaction().is_some()) {
@@ -244,14 +245,14 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
     Ok(compacted)
 }
 
-/// Whether a segment is a summary in which something is about a focus.
+/// Returns true if a segment is a summary that found something about the focus.
 fn attends(segment: &Segment) -> bool {
     let Body::Summary(event) = segment.body() else { return false };
     let Fact::Compacted(compaction) = &event.event.fact else { return false };
     matches!(&compaction.summary, Summary::Structured { brief, .. } if brief.focus.is_some())
 }
 
-/// How large the request would be with nothing left out.
+/// Size of the request with nothing left out.
 pub(crate) fn whole(chosen: &Chosen, report: &Report) -> anyhow::Result<Size> {
     if report.steps.is_empty() && report.before == report.after.tokens {
         return Ok(report.after);

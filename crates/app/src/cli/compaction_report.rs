@@ -1,4 +1,4 @@
-//! What was done to make a request, for people: in a few lines, and step by step.
+//! Report of what was done to make a request, for people: in a few lines, and step by step.
 
 use epitome::{
     compact::{Compacted, Eviction, Report, Size},
@@ -15,7 +15,7 @@ use super::{
     view::{Chosen, Played},
 };
 
-/// What became of the messages, in a few lines.
+/// Writes the outcome in a few lines.
 pub(crate) fn outcome(
     out: &mut Output,
     compacted: &Compacted,
@@ -37,7 +37,7 @@ pub(crate) fn outcome(
     Ok(())
 }
 
-/// What was summarised, shortened and kept, and by whom; nothing, if nothing was changed.
+/// Lists what was summarised, shortened and kept, and by which model; empty if nothing was changed.
 fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static str, String)> {
     let shown = &context.segments()[context.prefix_len()..];
     let summaries: Vec<&Segment> =
@@ -71,7 +71,7 @@ fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static st
     rows
 }
 
-/// How a policy came to its next request.
+/// Describes how a policy made its next request.
 fn made(played: &Played) -> String {
     if played.made_anew {
         return "from the whole session at once: no cache holds anything of it, so it is filled but for room for a few \
@@ -88,7 +88,7 @@ fn made(played: &Played) -> String {
     format!("as if it had run the session from its start: {calls}, {summaries}")
 }
 
-/// What is sent as it came.
+/// Describes the events that are sent as they came.
 fn kept(context: &Context) -> String {
     let (prefix, shown) = context.segments().split_at(context.prefix_len());
     let is_whole = |segment: &&Segment| segment.fidelity() == Fidelity::Verbatim;
@@ -107,8 +107,8 @@ fn kept(context: &Context) -> String {
     format!("{messages}, and instructions and tools ({prefix} tokens)")
 }
 
-/// The events that a segment tells of. A compaction that was made in a rehearsal stands for itself by the number of an event
-/// that it does not tell of.
+/// The events that a segment covers. A compaction made in a rehearsal shares the number of an event that it
+/// does not cover.
 fn covered(segment: &Segment) -> SeqSet {
     let through = match segment.body() {
         Body::Summary(event) => match &event.event.fact {
@@ -123,7 +123,8 @@ fn covered(segment: &Segment) -> SeqSet {
     }
 }
 
-/// Events, as a person finds them again: a file's are its messages.
+/// Describes events by the names under which people find them again: messages of a file by their numbers
+/// there.
 fn events(events: &SeqSet, names: Names) -> String {
     match names {
         Names::Messages | Names::MessagesAfter(_) => names.handles(events),
@@ -131,7 +132,7 @@ fn events(events: &SeqSet, names: Names) -> String {
     }
 }
 
-/// A line with its label before it, wrapped.
+/// Writes a label and words after it, wrapped.
 fn labelled(out: &mut Output, label: &str, words: &str) -> anyhow::Result<()> {
     const LABEL: usize = 10;
     let lines = text::wrapped(words, text::width().saturating_sub(LABEL + 2).min(100));
@@ -142,7 +143,7 @@ fn labelled(out: &mut Output, label: &str, words: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What it is, and how large it was, is and may be.
+/// Writes the kind and size of the messages, before and after, and the budget.
 fn sizes(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> anyhow::Result<()> {
     out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
     let plan = &chosen.plan;
@@ -173,7 +174,7 @@ fn sizes(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> an
     out.line("")
 }
 
-/// What was done, step by step.
+/// Writes the steps by which the request was made.
 pub(crate) fn steps(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> anyhow::Result<()> {
     sizes(out, report, before, chosen)?;
     match (&chosen.policy, &chosen.rehearsed) {
@@ -187,7 +188,7 @@ pub(crate) fn steps(out: &mut Output, report: &Report, before: Size, chosen: &Ch
     Ok(())
 }
 
-/// What a policy did on the way.
+/// Writes the steps of a policy.
 fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -> anyhow::Result<()> {
     let resets = rehearsed.passes.iter().filter(|pass| pass.cause.is_some()).count();
     let summaries = rehearsed.passes.iter().filter(|pass| pass.summarised_through.is_some()).count();
@@ -236,7 +237,7 @@ fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -
     promised(out, report)
 }
 
-/// The trace: what each reducer did.
+/// Writes the trace: the effect of each reducer.
 fn reductions(out: &mut Output, report: &Report) -> anyhow::Result<()> {
     let mut table = text::table(&["what was done", "tokens", "saved", "changed", "left out"], &[1, 2, 3, 4]);
     for step in &report.steps {
@@ -256,7 +257,7 @@ fn reductions(out: &mut Output, report: &Report) -> anyhow::Result<()> {
     promised(out, report)
 }
 
-/// What is not shown as it was, by kind.
+/// Numbers of the events that are not shown in full, by kind.
 fn kinds(report: &Report) -> Vec<String> {
     let kinds = [
         (Fidelity::Cut, "cut to head and tail"),
@@ -273,7 +274,7 @@ fn kinds(report: &Report) -> Vec<String> {
     counted.chain(left_out).collect()
 }
 
-/// The same, with how to get it back.
+/// Writes these events with the handles that lead back to them.
 fn promised(out: &mut Output, report: &Report) -> anyhow::Result<()> {
     let counted = kinds(report);
     let silent = without_a_line(report);
@@ -290,14 +291,14 @@ fn promised(out: &mut Output, report: &Report) -> anyhow::Result<()> {
     out.line(format_args!("{DIM}{promise}{DIM:#}"))
 }
 
-/// How many events a reducer left out something of without a line that says so.
+/// Number of events that a reducer left out or cut without a line that says so.
 fn without_a_line(report: &Report) -> u64 {
     let by_a_step = |eviction: &&Eviction| report.steps.iter().any(|step| step.reducer == eviction.by);
     let silent = report.evictions.iter().filter(|eviction| eviction.shown_as.is_none()).filter(by_a_step);
     silent.map(|eviction| eviction.events).sum()
 }
 
-/// A bar of 32 columns.
+/// A bar of at most 32 columns.
 pub(crate) fn bar(tokens: Tokens, most: Tokens) -> String {
     const WIDTH: u64 = 32;
     let filled = (tokens.0 * WIDTH).div_ceil(most.0.max(1)).min(WIDTH);

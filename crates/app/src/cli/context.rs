@@ -1,4 +1,4 @@
-//! `context`: what the model sees, by region; `explain`: how it came to that.
+//! `context`: the model's view by region; `explain`: how it came about.
 
 use std::process::ExitCode;
 
@@ -20,11 +20,12 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// A session, or a file.
+    /// Session or file to show.
     #[arg(value_name = "SESSION|FILE")]
     source: String,
 
-    /// What the model saw when it made this turn: its number, or its id. By default, what it would see now.
+    /// Show what the model saw when it made this turn: its number, or its id. By default, what it would see
+    /// now.
     #[arg(long, value_name = "TURN")]
     at: Option<String>,
 
@@ -107,11 +108,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 
 #[derive(ClapArgs)]
 pub(crate) struct ExplainArgs {
-    /// A session, or a file.
+    /// Session or file to explain.
     #[arg(value_name = "SESSION|FILE")]
     source: String,
 
-    /// What the model saw when it made this turn: its number, or its id. By default, what it would see now.
+    /// Explain what the model saw when it made this turn: its number, or its id. By default, what it would
+    /// see now.
     #[arg(long, value_name = "TURN")]
     at: Option<String>,
 

@@ -1,4 +1,4 @@
-//! `diff`: what the model saw at one turn and no longer, or only, at another; or under one policy and not another.
+//! `diff`: differences between the model's views at two turns, or under two policies.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -22,16 +22,16 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// A session, or a file.
+    /// Session or file to compare.
     #[arg(value_name = "SESSION|FILE")]
     source: String,
 
-    /// The first turn: its number, or its id. With --against, the turn at which both policies are looked at; by default
-    /// now.
+    /// First turn: its number, or its id. With --against, the turn at which the policies are compared; by
+    /// default now.
     #[arg(required_unless_present = "against")]
     from: Option<String>,
 
-    /// The second turn; by default, what the model would see now.
+    /// Second turn; by default, what the model would see now.
     to: Option<String>,
 
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     against: Option<String>,
 }
 
-/// What became of a segment between two contexts.
+/// Change of a segment between two contexts.
 enum Change<'a> {
     Same,
     Added(&'a Segment),
@@ -118,7 +118,7 @@ fn changes<'a>(before: &'a Context, after: &'a Context) -> Vec<Change<'a>> {
     changes
 }
 
-/// Whether two segments say the same. An event that says what another said is no change.
+/// Returns true if two segments show the same text, even if they come from different events.
 fn shows_the_same(one: &Segment, other: &Segment) -> bool {
     let said = match (one.body(), other.body()) {
         (Body::Prefix(one), Body::Prefix(other))
@@ -132,7 +132,7 @@ fn shows_the_same(one: &Segment, other: &Segment) -> bool {
     said && one.fidelity() == other.fidelity()
 }
 
-/// What a segment is about: the event and the part of it that it shows.
+/// The event and the part of it that a segment shows.
 fn key(segment: &Segment) -> (Option<Seq>, usize) {
     let part = match segment.body() {
         Body::Answer { part, .. } | Body::Exchange { part, .. } => part + 1,

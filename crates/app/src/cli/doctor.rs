@@ -1,4 +1,4 @@
-//! `doctor`: is the database what it should be?
+//! `doctor`: checks that the database is sound.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use super::{
 #[derive(ClapArgs)]
 #[command(after_help = "Checking changes nothing. The exit code is 1 if there is a problem.")]
 pub(crate) struct Args {
-    /// First make everything derived again: turns, counts, search index.
+    /// First rebuild all derived data: turns, counts and search index.
     #[arg(long)]
     rebuild: bool,
 }

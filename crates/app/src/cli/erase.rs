@@ -1,4 +1,4 @@
-//! `erase`: the one deletion. It asks first.
+//! `erase`: the only deletion, after confirmation.
 
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -20,10 +20,10 @@ use super::{
     after_help = "What forks in other sessions share with it stays with them. A line without content goes to the audit."
 )]
 pub(crate) struct Args {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
-    /// Do not ask.
+    /// Delete without asking.
     #[arg(long)]
     yes: bool,
 }

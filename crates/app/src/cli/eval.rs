@@ -1,4 +1,4 @@
-//! `eval`: what summaries keep of real sessions, after one compaction and after several in a row.
+//! `eval`: measures what summaries keep of real sessions, after one compaction and after several in a row.
 
 use std::{
     collections::HashSet,
@@ -45,16 +45,16 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
 
-    /// Only sessions with more tokens than this.
+    /// Measure only sessions with more tokens than this.
     #[arg(long, value_name = "N", default_value = "60k", value_parser = parse_amount)]
     over: Amount,
 
-    /// How many compactions in a row.
+    /// Numbers of compactions in a row to measure.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,5")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     chain: Vec<u64>,
 
-    /// The policy whose rules for summaries hold.
+    /// Policy that makes the summaries.
     #[arg(long, value_name = "POLICY", default_value = "epitome")]
     policy: String,
 
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     csv: bool,
 }
 
-/// What was measured on a session.
+/// Measurements of a session.
 struct Measured {
     name: String,
     tokens: Tokens,
@@ -71,7 +71,7 @@ struct Measured {
     evaluations: Vec<Evaluation>,
 }
 
-/// What was measured on all sessions with one chain.
+/// Measurements of all sessions for one number of compactions.
 #[derive(Default)]
 struct Total {
     sessions: u64,
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
     Ok(if unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The long sessions of a file; none if it is no transcript.
+/// Measures the long sessions of a file; none if it is no transcript.
 fn measured(
     path: &Path,
     over: Tokens,
@@ -180,16 +180,17 @@ fn measured(
     Ok(all)
 }
 
-/// Whether a session is another one than those before.
+/// Novelty of a session compared with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// It is.
+    /// A new session.
     New,
-    /// Half of it or more was in them: a file that was resumed, a fork, a part of another.
+    /// A repeated session: half of it or more was in earlier ones, as in a resumed file, a fork, or a part of
+    /// another file.
     Again,
 }
 
-/// What was in the sessions so far.
+/// Content of the sessions so far.
 #[derive(Default)]
 struct Known {
     contents: HashSet<Digest>,
@@ -251,7 +252,7 @@ fn tell(one: &Measured, standing: Standing, args: &Args, out: &mut Output) -> an
     Ok(())
 }
 
-/// The beginning and the end of a name: files of one session differ there.
+/// Shortens a name to its beginning and its end, which are where files of one session differ.
 fn ends(name: &str) -> String {
     let letters: Vec<char> = name.chars().filter(|letter| !letter.is_control()).collect();
     match letters.len() {

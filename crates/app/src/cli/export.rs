@@ -1,4 +1,4 @@
-//! `export`: a session in a provider's format, or the log itself.
+//! `export`: writes a session in a provider's format, or the log itself.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -22,26 +22,26 @@ Messages that came in the format asked for leave with the bytes they came with; 
 The default is the log as it was, which a provider may refuse: interrupted calls have no result. --legal pairs every \
 call and puts roles in order. What the log does not hold (often the model, the limits, the tools) is yours to add.")]
 pub(crate) struct Args {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
-    /// The format to write.
+    /// Format to write.
     #[arg(long, value_enum)]
     format: To,
 
-    /// Complete what a provider would refuse.
+    /// Complete the request where its provider would refuse it.
     #[arg(long)]
     legal: bool,
 
-    /// The thread; by default the one the session stands at.
+    /// Thread; by default the session's current thread.
     #[arg(long)]
     thread: Option<String>,
 
-    /// Only up to the end of this turn: its number, or its id.
+    /// Export only up to the end of this turn: its number, or its id.
     #[arg(long, value_name = "TURN")]
     at: Option<String>,
 
-    /// The file to write; by default standard output.
+    /// File to write; by default standard output.
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ enum To {
     OpenaiResponses,
     /// A request to Anthropic's Messages.
     Anthropic,
-    /// Every event with its fact, its raw JSON and its hashes, a line each.
+    /// Every event with its fact, its raw JSON and its hashes, one per line.
     Jsonl,
 }
 
@@ -112,7 +112,7 @@ fn lines(events: &[Logged]) -> anyhow::Result<Vec<u8>> {
             "raw_hash": logged.link.raw,
             "normal_hash": logged.link.normal,
             "fact": event.fact,
-            // As a string: only so are its bytes, line breaks included, what they were.
+            // The raw JSON is written as a string, which alone keeps its exact bytes, line breaks included.
             "raw": &*event.raw.json,
         });
         serde_json::to_writer(&mut bytes, &line)?;

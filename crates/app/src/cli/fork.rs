@@ -30,22 +30,22 @@ saw after that turn.
   epitome fork SESSION --at 12 --with-summary     cheap: of what was summarised later, what had happened by then
   epitome fork SESSION --at 12 --full             complete: every word, also of what was summarised before")]
 pub(crate) struct Args {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
-    /// The last turn to share: its number in `epitome show`, or its id.
+    /// Last turn to share: its number in `epitome show`, or its id.
     #[arg(long, value_name = "TURN")]
     at: String,
 
-    /// The thread to fork; by default the one the session stands at.
+    /// Thread to fork; by default the session's current thread.
     #[arg(long)]
     thread: Option<String>,
 
-    /// What to call the new session.
+    /// Title of the new session.
     #[arg(long)]
     title: Option<String>,
 
-    /// Begin with a summary, where a later compaction covers the turn; with nothing in it that happened since.
+    /// Begin with a summary if a later compaction covers the turn, without anything that happened since.
     #[arg(long, conflicts_with = "full")]
     with_summary: bool,
 
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// A session that shares the past up to an event and says nothing of its own.
+/// Makes a session that shares the past up to an event and has no events of its own.
 fn share(
     store: &Sqlite,
     session: &SessionRow,

@@ -1,4 +1,4 @@
-//! `handoff`: a new session that takes over with a goal, knowing what is summarised of this one.
+//! `handoff`: starts a new session with a goal and a summary of this one.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
 
-    /// What the new session is for; `-` reads it from standard input.
+    /// Goal of the new session; `-` reads it from standard input.
     goal: String,
 }
 

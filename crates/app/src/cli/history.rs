@@ -1,4 +1,4 @@
-//! `history`: the whole chain of turns, compactions included, and what a compaction covered.
+//! `history`: the whole chain of turns, compactions included, and the turns that a compaction covers.
 
 use std::process::ExitCode;
 
@@ -18,14 +18,14 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
-    /// The thread; by default the one the session stands at.
+    /// Thread; by default the session's current thread.
     #[arg(long)]
     thread: Option<String>,
 
-    /// Only the turns that this compaction covers: its number, or its id.
+    /// List only the turns that this compaction covers: its number, or its id.
     #[arg(long, value_name = "TURN")]
     summarized_by: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `import`: agents' transcripts into the log, several files at a time.
+//! `import`: reads agents' transcripts into the log, several files at a time.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use super::{
     text,
 };
 
-/// More sessions than this are summed up instead of listed.
+/// Number of sessions above which they are summed up instead of listed.
 const LISTED: usize = 20;
 
 #[derive(ClapArgs)]
@@ -33,11 +33,11 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
 
-    /// Lines longer than this are reported and left out, in bytes.
+    /// Longest line in bytes; longer ones are reported and left out.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().line)]
     max_line: usize,
 
-    /// Compressed files that unpack to more than this are refused, in bytes.
+    /// Largest size of a compressed file when unpacked, in bytes; larger ones are refused.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().decompressed)]
     max_unpacked: usize,
 
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
-/// A file to import, and how it came to be one.
+/// A file to import, and how it was found.
 struct Source {
     path: PathBuf,
     named: Named,
@@ -54,9 +54,9 @@ struct Source {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
-    /// On the command line: that it is no transcript is an error.
+    /// Named on the command line: it is an error if it is no transcript.
     Yes,
-    /// It lay in a folder: that it is no transcript is to be expected.
+    /// Found in a folder, where other files are to be expected.
     InFolder,
 }
 
@@ -78,7 +78,7 @@ struct SessionJson<'a> {
     skipped: BTreeMap<String, u64>,
 }
 
-/// A file that gave no session: why, in one of three words.
+/// A file without sessions, and the reason: one of three words.
 #[derive(Serialize)]
 struct FileJson<'a> {
     file: &'a str,
@@ -116,7 +116,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Collects what became of the files and tells it.
+/// Collects the results of the files and reports them.
 struct Report {
     out: Output,
     verbose: bool,
@@ -222,7 +222,7 @@ impl Report {
                     tokens: row.tokens.unwrap_or_default().0,
                     compactions: row.compactions,
                     appended: session.appended,
-                    // A file's warnings are told once, with its first session.
+                    // Warnings about a file are reported once, with its first session.
                     warnings: std::mem::take(&mut file_warnings),
                     skipped: std::mem::take(&mut file_skipped),
                 })?;

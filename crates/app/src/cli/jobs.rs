@@ -1,4 +1,4 @@
-//! `jobs`: summaries in the making, and somebody to make them.
+//! `jobs`: the queue of summaries, and a worker for it.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -34,10 +34,10 @@ session adopts what is ready, or `epitome compact SESSION`.
   epitome jobs --work --summariser http://127.0.0.1:8080/v1 --summariser-model small
   epitome jobs cancel 1b2c3d4e")]
 pub(crate) struct Args {
-    /// Only those of this session; by default of all.
+    /// List only jobs of this session; by default of all sessions.
     session: Option<String>,
 
-    /// Work off what is queued, and what somebody left unfinished.
+    /// Run queued and unfinished jobs.
     #[arg(long)]
     work: bool,
 
@@ -50,13 +50,13 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Have a job not done. What it has led to already stays.
+    /// Cancel a job. A summary that it has already led to stays.
     Cancel(Cancel),
 }
 
 #[derive(ClapArgs)]
 struct Cancel {
-    /// Its id, the start or the last eight digits of it.
+    /// Job: its id, or the start or the last eight digits of it.
     id: String,
 }
 
@@ -119,7 +119,7 @@ fn list(rows: &[JobRow], store: &Sqlite, mut out: Output) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was queued, and what becomes of it.
+/// Reports a queued job and what happens next.
 pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
     if out.is_json() {
         out.object(&row_json(row, session.id))?;
@@ -153,7 +153,7 @@ fn work(
     threads.dedup();
     let mut failed = 0;
     for thread in threads {
-        // A job that cannot even be read must not keep the others from being done.
+        // A job that cannot be read must not keep the others from running.
         if let Err(error) = work_off(store, thread, &args.summariser) {
             anstream::eprintln!("{NOTE}note:{NOTE:#} the jobs of thread {}: {error:#}", thread.short());
             failed += 1;
@@ -186,8 +186,8 @@ fn work(
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Works off the jobs of a thread. One that failed is waited for and tried again, until the built-in summariser takes
-/// over; one that another process has is left to it.
+/// Runs the jobs of a thread. A failed job is tried again after a wait, until the built-in summariser takes
+/// over; a job that another process is running is left to that process.
 fn work_off(store: &Arc<Sqlite>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
     let live = Live::open(store, thread, Opening::default(), Some(summariser))?;
     loop {
@@ -225,7 +225,7 @@ fn cancel(args: &Cancel, store: &Sqlite, mut out: Output) -> anyhow::Result<Exit
         let record = Record::CancelJob { job: row.job.id, reason: "cancelled by hand".to_owned() };
         let after = store.head(thread)?.seq;
         match store.commit(Commit::new(thread, after, Vec::new(), vec![record])) {
-            // The session goes on meanwhile.
+            // The session goes on meanwhile, so a conflict only means that the next round has to look again.
             Err(epitome::store::StoreError::Conflict { .. }) => {}
             done => break done.map(drop)?,
         }
@@ -247,7 +247,7 @@ fn session_of(store: &Sqlite, thread: ThreadId) -> anyhow::Result<SessionId> {
     Ok(store.thread(thread)?.session)
 }
 
-/// How far it is, for people.
+/// State of a job, for people.
 fn state(row: &JobRow) -> String {
     match &row.state {
         JobState::Queued => match row.not_before.filter(|time| *time > text::now()) {

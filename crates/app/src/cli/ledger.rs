@@ -1,4 +1,4 @@
-//! `ledger`: external events beside the sessions, never compacted.
+//! `ledger`: external events, kept beside the sessions and never compacted.
 
 use std::process::ExitCode;
 
@@ -24,55 +24,55 @@ use super::{
 pub(crate) enum Command {
     /// Record something that happened outside any session.
     Add(Add),
-    /// List what was recorded, the newest last.
+    /// List recorded events, the newest last.
     List(List),
 }
 
 #[derive(ClapArgs)]
 pub(crate) struct Add {
-    /// What it says; `-` reads it from standard input.
+    /// Text of the event; `-` reads it from standard input.
     text: String,
 
-    /// Where it happened: a chat, a mailbox, a webhook.
+    /// Channel of the event: a chat, a mailbox, a webhook.
     #[arg(long)]
     channel: String,
 
-    /// Who did it.
+    /// Author of the event.
     #[arg(long, default_value = "")]
     author: String,
 
-    /// Its id in the channel. Adding the same id again changes nothing.
+    /// Id of the event in its channel. Adding the same id again changes nothing.
     #[arg(long)]
     id: Option<String>,
 
-    /// When it happened; now by default.
+    /// Time of the event; now by default.
     #[arg(long, value_parser = text::parse_time)]
     time: Option<Time>,
 
-    /// A turn it belongs to, as SESSION/TURN. May be given several times.
+    /// Turn that the event belongs to, as SESSION/TURN. May be given several times.
     #[arg(long = "turn", value_name = "SESSION/TURN")]
     turns: Vec<String>,
 }
 
 #[derive(ClapArgs)]
 pub(crate) struct List {
-    /// Only this channel.
+    /// List only events of this channel.
     #[arg(long)]
     channel: Option<String>,
 
-    /// Only at or after this time.
+    /// List only events at or after this time.
     #[arg(long, value_parser = text::parse_time)]
     since: Option<Time>,
 
-    /// Only before this time.
+    /// List only events before this time.
     #[arg(long, value_parser = text::parse_time)]
     before: Option<Time>,
 
-    /// Only what is linked to this turn, as SESSION/TURN.
+    /// List only events linked to this turn, as SESSION/TURN.
     #[arg(long, value_name = "SESSION/TURN")]
     turn: Option<String>,
 
-    /// At most so many, the newest.
+    /// List at most N events, the newest.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
 }

@@ -1,5 +1,5 @@
-//! What commands that change a session share: which thread, which model, who summarises, and a runtime for as long as
-//! the command runs. Commands that only read need none of it.
+//! Arguments and runtime of commands that change a session: the thread, the model and the summariser.
+//! Commands that only read need none of it.
 
 use std::{future::Future, path::PathBuf, sync::Arc};
 
@@ -28,13 +28,13 @@ use super::{
     view::{Amount, FormatArg, parse_amount},
 };
 
-/// A session, as people name it.
+/// A session and its thread, as named on the command line.
 #[derive(Args, Clone)]
 pub(crate) struct Named {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     pub(crate) session: String,
 
-    /// The thread; by default the one the session stands at.
+    /// Thread; by default the session's current thread.
     #[arg(long)]
     pub(crate) thread: Option<String>,
 }
@@ -47,42 +47,42 @@ impl Named {
     }
 }
 
-/// Who writes summaries.
+/// Options of the summariser.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Who summarises")]
 pub(crate) struct SummariserArgs {
-    /// The address of a model that writes the summary, such as `http://127.0.0.1:8080/v1`. By default the built-in
+    /// URL of a model that writes the summary, such as `http://127.0.0.1:8080/v1`. By default the built-in
     /// summariser writes it, without any model.
     #[arg(long, value_name = "URL", requires = "summariser_model")]
     pub(crate) summariser: Option<String>,
 
-    /// The model to ask there.
+    /// Model to ask at that URL.
     #[arg(long, value_name = "NAME", requires = "summariser")]
     summariser_model: Option<String>,
 
-    /// How it is spoken to; by default as OpenAI's Chat Completions, which most servers understand.
+    /// Format of its API; by default OpenAI's Chat Completions, which most servers understand.
     #[arg(long, value_name = "FORMAT", value_enum, requires = "summariser")]
     summariser_format: Option<FormatArg>,
 
-    /// How many tokens it takes, its answer included; by default what is known of the model, or 32k. A longer span is
-    /// summarised in pieces.
+    /// Its context window in tokens, including the answer; by default the known window of the model, or 32k.
+    /// A longer span is summarised in pieces.
     #[arg(long, value_name = "N", value_parser = parse_amount, requires = "summariser")]
     summariser_window: Option<Amount>,
 
-    /// The environment variable that holds the key. The key itself is never an argument.
+    /// Environment variable that holds its key. The key itself is never an argument.
     #[arg(long, value_name = "NAME", requires = "summariser", conflicts_with = "key_file")]
     key_env: Option<String>,
 
-    /// The file that holds the key.
+    /// File that holds its key.
     #[arg(long, value_name = "PATH", requires = "summariser")]
     key_file: Option<PathBuf>,
 }
 
-/// How much a model is asked with that nothing is known of.
+/// Window of a summariser about which nothing is known.
 const USUAL_WINDOW: Tokens = Tokens(32_000);
 
 impl SummariserArgs {
-    /// The model that is asked, if one is named.
+    /// Connects to the model, if one is named.
     fn build(&self, profiles: &Profiles) -> anyhow::Result<Option<(Remote, Option<Prices>)>> {
         let (Some(address), Some(model)) = (&self.summariser, &self.summariser_model) else {
             return Ok(None);
@@ -110,7 +110,7 @@ impl SummariserArgs {
             return Ok(Some(Key::from_file(path)?));
         }
         let Some(name) = &self.key_env else { return Ok(None) };
-        // Whoever gives the key itself here must not find it in a log.
+        // A key that was given in place of a variable's name must not reach a log.
         let is_plain = name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
         match Key::from_env(name) {
             Err(_) if !is_plain => {
@@ -121,13 +121,13 @@ impl SummariserArgs {
     }
 }
 
-/// How a session is opened.
+/// Options for opening a session.
 pub(crate) struct Opening {
-    /// The model; by default the one that was asked or answered last.
+    /// Model; by default the one that was asked or answered last.
     pub(crate) model: Option<String>,
     pub(crate) format: Option<Format>,
     pub(crate) profiles: Profiles,
-    /// The policy; the default one if there is none.
+    /// Policy; by default the default one.
     pub(crate) policy: Option<Policy>,
 }
 
@@ -137,14 +137,14 @@ impl Default for Opening {
     }
 }
 
-/// A session that is open for as long as a command runs.
+/// A session that is open while a command runs.
 pub(crate) struct Live {
     pub(crate) session: Session,
     runtime: Runtime,
 }
 
 impl Live {
-    /// Opens a thread. Nothing is begun: no worker, no request.
+    /// Opens a thread. This starts no worker and sends no request.
     pub(crate) fn open(
         store: &Arc<Sqlite>,
         thread: ThreadId,
@@ -177,13 +177,13 @@ impl Live {
         Ok(Self { session, runtime })
     }
 
-    /// Opens the thread of a session that somebody named, as it is.
+    /// Opens the thread of a named session, as it is.
     pub(crate) fn of(store: &Arc<Sqlite>, named: &Named) -> anyhow::Result<(SessionRow, Self)> {
         let (session, thread) = named.find(store)?;
         Ok((session, Self::open(store, thread.id, Opening::default(), None)?))
     }
 
-    /// Does something, and waits for it.
+    /// Runs an operation and waits for it.
     pub(crate) fn wait<T>(
         &self,
         work: impl Future<Output = Result<T, SessionError>>,
@@ -191,7 +191,7 @@ impl Live {
         self.runtime.block_on(work)
     }
 
-    /// The same, and tells on standard error what happens to summaries meanwhile.
+    /// Runs an operation and waits for it, and reports the progress of summaries on standard error.
     pub(crate) fn watch<T>(
         &self,
         work: impl Future<Output = Result<T, SessionError>>,
@@ -212,9 +212,9 @@ impl Live {
         done
     }
 
-    /// Lets time pass.
+    /// Waits for some time.
     pub(crate) fn rest(&self, time: std::time::Duration) {
-        // A timer can only be made inside the runtime.
+        // A timer can only be created inside the runtime.
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 }
@@ -225,12 +225,12 @@ fn tell(happened: &Lifecycle) {
         Lifecycle::Failed { .. } | Lifecycle::NotesFailed { .. } | Lifecycle::Thrashing { .. } => {
             anstream::eprintln!("{NOTE}note:{NOTE:#} {happened}");
         }
-        // The command itself says what came of it.
+        // The command itself reports these.
         Lifecycle::Adopted { .. } | Lifecycle::Reverted { .. } | Lifecycle::Restored { .. } => {}
     }
 }
 
-/// Who a thread was spoken by, and how: as its last call says, or else its messages.
+/// Model and format of a thread, from its last call or else from its messages.
 struct Spoken {
     model: Option<String>,
     format: Option<Format>,

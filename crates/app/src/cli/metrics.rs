@@ -1,4 +1,4 @@
-//! `metrics`: how well compaction served a session, against what it promises.
+//! `metrics`: measures the compaction of a session against its targets.
 
 use std::process::ExitCode;
 

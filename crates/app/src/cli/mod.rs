@@ -1,4 +1,4 @@
-//! The command line: one file a command, and what they share.
+//! The command line: one file a command, and shared modules.
 
 mod backup;
 mod calls;
@@ -53,13 +53,13 @@ use output::Output;
 #[command(name = "epitome", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Start with:  epitome import ~/.claude/projects   then:  epitome sessions")]
 pub(crate) struct Cli {
-    /// The database file.
+    /// Database file.
     #[arg(long, global = true, value_name = "PATH", env = "EPITOME_DB", hide_env_values = true)]
-    // An empty path is none, as an empty variable is.
+    // An empty path counts as none, like an empty variable.
     #[arg(value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     db: Option<PathBuf>,
 
-    /// Print JSON: a line for each item of a list, one object otherwise.
+    /// Print JSON: one line per item of a list, otherwise one object.
     #[arg(long, global = true)]
     json: bool,
 
@@ -69,7 +69,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make messages fit a budget of tokens, ready to send; or compact a session.
+    /// Make messages fit a token budget, ready to send; or compact a session.
     Compact(compact::Args),
     /// Read agents' transcripts into the log.
     Import(import::Args),
@@ -79,70 +79,71 @@ enum Command {
     Show(show::Args),
     /// Write a session in a provider's format, or as JSON Lines.
     Export(export::Args),
-    /// Start a new session from a turn of another.
+    /// Start a new session from a turn of another session.
     Fork(fork::Args),
     /// Walk the whole chain of turns, through every compaction.
     History(history::Args),
     /// Show what the model sees, by region.
     Context(context::Args),
-    /// Show how a context came to be what it is: what each reducer did.
+    /// Explain how a context came about: what each reducer did.
     Explain(context::ExplainArgs),
     /// Compare what the model saw at two turns, or would see under two policies.
     Diff(diff::Args),
-    /// List the summaries in the making, or work them off.
+    /// List queued summaries, or make them.
     Jobs(jobs::Args),
-    /// Take the newest compaction of a session back.
+    /// Undo the newest compaction of a session.
     Undo(undo::UndoArgs),
-    /// Bring back the compaction that was undone last.
+    /// Restore the compaction that was undone last.
     Redo(undo::RedoArgs),
-    /// Show what a handle stands for, whole.
+    /// Show the full content behind a handle.
     Recall(recall::Args),
-    /// Pin words or an event: no compaction loses them.
+    /// Pin words or an event, so that no compaction loses them.
     Pin(pins::PinArgs),
-    /// Take a pin away.
+    /// Remove a pin.
     Unpin(pins::UnpinArgs),
-    /// List what is pinned.
+    /// List pins.
     Pins(pins::ListArgs),
-    /// Start a new session with a goal, from a summary of another.
+    /// Start a new session with a goal and a summary of another session.
     Handoff(handoff::Args),
-    /// Say whether a text was forgotten or compacted out: which calls saw it, and what became of it.
+    /// Explain whether a text was forgotten or compacted out: which calls saw it, and what became of it.
     Why(why::Args),
     /// List the requests a session made: size, cache, cost, hash.
     Calls(calls::Args),
-    /// Render a past request again, and check that it is what was sent.
+    /// Render a past request again, and check that it matches what was sent.
     ReplayCall(calls::ReplayArgs),
-    /// Measure compaction in a session against its targets.
+    /// Measure the compaction of a session against its targets.
     Metrics(metrics::Args),
-    /// List the models that are known.
+    /// List the known models.
     Models(models::Args),
     /// List the policies, and explain them.
     Policies(policies::Args),
-    /// Stand between agents and their providers: record what passes, and keep it inside the models' windows if told to.
+    /// Run a gateway between agents and their providers: it records requests, and keeps them inside the
+    /// models' windows if told to.
     Serve(serve::Args),
-    /// Play sessions again under policies: what each would have cost and lost.
+    /// Replay sessions under several policies: what each would have cost and lost.
     Replay(replay::Args),
-    /// Try every session at many budgets in every format, and check each request.
+    /// Check requests made from sessions at many budgets and in every format.
     Sweep(sweep::Args),
     /// Measure what summaries keep of sessions, after one compaction and after several in a row.
     Eval(eval::Args),
-    /// Find words in all sessions and in the ledger.
+    /// Search words in all sessions and in the ledger.
     Search(search::Args),
-    /// Give a session another title.
+    /// Change the title of a session.
     Rename(sessions::RenameArgs),
-    /// Add labels to a session, or take them away.
+    /// Add labels to a session, or remove them.
     Label(sessions::LabelArgs),
-    /// Keep external events beside the sessions. They are never compacted.
+    /// Keep external events beside the sessions, which are never compacted.
     #[command(subcommand)]
     Ledger(ledger::Command),
     /// Copy the database while it is in use.
     Backup(backup::Args),
-    /// Check the database: schema, pages, hash chains, everything derived.
+    /// Check the database: schema, pages, hash chains and all derived data.
     Doctor(doctor::Args),
-    /// Remove a session for good.
+    /// Delete a session for good.
     Erase(erase::Args),
     /// Print a completion script for a shell.
     Completions {
-        /// The shell.
+        /// Shell to write the script for.
         shell: clap_complete::Shell,
     },
 }
@@ -189,7 +190,7 @@ impl Cli {
             Command::Doctor(args) => doctor::run(&args, &store, out),
             Command::Erase(args) => erase::run(&args, &store, out),
             Command::Completions { shell } => {
-                // Made in memory first: the generator panics on a closed pipe.
+                // The script is made in memory first, because the generator panics on a closed pipe.
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "epitome", &mut script);
                 let mut out = out;

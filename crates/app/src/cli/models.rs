@@ -1,4 +1,4 @@
-//! `models`: what is known of each model, and where it is from.
+//! `models`: the known facts about each model, and their sources.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -16,10 +16,10 @@ use super::{
     after_help = "A file of profiles in TOML adds models or overrides single fields: --profiles FILE, or EPITOME_PROFILES."
 )]
 pub(crate) struct Args {
-    /// Only this model, in full.
+    /// Show only this model, in full.
     model: Option<String>,
 
-    /// A file of model profiles that add to the built-in ones or override them.
+    /// File of model profiles that add to the built-in ones or override them.
     #[arg(long, value_name = "FILE", env = "EPITOME_PROFILES", hide_env_values = true)]
     profiles: Option<PathBuf>,
 }
@@ -73,7 +73,7 @@ fn window(profile: &Profile) -> String {
     }
 }
 
-/// Everything known of a model: its fields as they are, absent ones left out.
+/// Shows a profile in full: its fields as they are, absent ones left out.
 fn one(profile: &Profile, out: &mut Output) -> anyhow::Result<()> {
     out.line(format_args!("{BOLD}{}{BOLD:#}", profile.name))?;
     let value = serde_json::to_value(profile)?;

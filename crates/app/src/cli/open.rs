@@ -1,4 +1,4 @@
-//! Where the database is, and the threads and turns that people name on the command line.
+//! Opening of the database, and lookup of the threads and turns named on the command line.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ use epitome::{
 };
 use etcetera::BaseStrategy;
 
-/// How many events are read at a time.
+/// Number of events that are read at a time.
 const PAGE: usize = 1024;
 
 /// The database of this run, not yet opened.
@@ -26,12 +26,12 @@ impl Store {
         Self { path: path.filter(|path| !path.as_os_str().is_empty()) }
     }
 
-    /// Opens the database, and makes it if there is none.
+    /// Opens the database, creating it if there is none.
     pub(crate) fn open(&self) -> anyhow::Result<Sqlite> {
         self.open_with(Options::default())
     }
 
-    /// The same, with other options. Who counts is always the same.
+    /// Opens it with other options. The token counter is always the same.
     pub(crate) fn open_with(&self, mut options: Options) -> anyhow::Result<Sqlite> {
         options.counter = Some(Arc::new(O200k));
         Ok(Sqlite::open(&self.path()?, options)?)
@@ -42,7 +42,7 @@ impl Store {
         if self.path()?.exists() { self.open().map(Some) } else { Ok(None) }
     }
 
-    /// Opens the database; there must be one.
+    /// Opens the database, which must exist.
     pub(crate) fn open_existing(&self) -> anyhow::Result<Sqlite> {
         let Some(store) = self.open_if_exists()? else {
             bail!(
@@ -53,7 +53,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Where the database is.
+    /// Path of the database.
     pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.path {
             Sqlite::check_path(path)?;
@@ -65,8 +65,8 @@ impl Store {
     }
 }
 
-/// A thread of `session`: the one named, by name, by its short form or by the start of its id, else the one the session
-/// stands at.
+/// Finds a thread of `session`: the one named, by name, by its short form or by the start of its id, else the
+/// session's current thread.
 pub(crate) fn thread(store: &Sqlite, session: &SessionRow, name: Option<&str>) -> anyhow::Result<ThreadRow> {
     let threads = store.threads(session.id)?;
     if let Some(name) = name {
@@ -91,14 +91,14 @@ fn named(threads: Vec<ThreadRow>, name: &str) -> anyhow::Result<ThreadRow> {
     }
 }
 
-/// Threads as people may name them.
+/// Lists threads by the names that a user may give.
 fn listed(threads: &[ThreadRow]) -> String {
     let names = threads.iter().map(|thread| format!("{} ({})", thread.name, thread.id.short()));
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A turn of `thread`'s chain, and its number: named by its number (from 1), by its id, or by the handle of any event
-/// in it, as stubs write it.
+/// Finds a turn of `thread`'s chain, and its number: named by its number (from 1), by its id, or by the
+/// handle of any event in it, as stubs write it.
 pub(crate) fn turn<'a>(
     thread: ThreadId,
     turns: &'a [TurnRow],
@@ -110,7 +110,7 @@ pub(crate) fn turn<'a>(
         let (owner, seq) = handle(name).with_context(|| {
             format!("`{name}` names no turn: give its number from `epitome show`, its id, or a handle")
         })?;
-        // A fork shows events of its parents under their numbers: its own name says which view is meant.
+        // A fork numbers its parents' events as they do, so the thread's name alone says which view is meant.
         let is_here = |row: &TurnRow| thread.is_meant_by(owner) || row.turn.id.thread.is_meant_by(owner);
         let named = turns.iter().position(|row| row.turn.id.seq == seq && is_here(row));
         let holds = |row: &TurnRow| (row.turn.first..=row.turn.last).contains(&seq) && is_here(row);
@@ -123,7 +123,7 @@ pub(crate) fn turn<'a>(
     }
 }
 
-/// `THREAD:NUMBER`, whatever form the thread is in; of several events the first.
+/// Reads `THREAD:NUMBER`, with the thread in any form; the first of several events.
 pub(crate) fn handle(name: &str) -> Option<(&str, Seq)> {
     let (thread, events) = name.trim_start_matches("recall ").split_once(':')?;
     let first = events.split_once('-').map_or(events, |(first, _)| first);

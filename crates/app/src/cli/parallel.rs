@@ -1,4 +1,4 @@
-//! Work on many items at a time, with a bar to watch, and results in the order of the items.
+//! Work on many items in parallel, with a progress bar and results in the order of the items.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Does `work` to every item on all cores and hands each result to `each`, in order. `name` says what is done.
+/// Runs `work` on every item on all cores and hands each result to `each`, in order. `name` labels the
+/// progress bar.
 pub(crate) fn for_all<T: Sync, R: Send>(
     items: &[T],
     name: impl Fn(&T) -> String,

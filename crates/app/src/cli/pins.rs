@@ -1,4 +1,4 @@
-//! `pin`, `unpin`, `pins`: what no compaction loses.
+//! `pin`, `unpin`, `pins`: words and events that no compaction loses.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -52,10 +52,10 @@ pub(crate) struct ListArgs {
 #[derive(ClapArgs)]
 #[group(required = true, multiple = false)]
 struct What {
-    /// Words.
+    /// Words to pin.
     text: Option<String>,
 
-    /// An event: its number, or its handle.
+    /// Event to pin: its number, or its handle.
     #[arg(long, value_name = "N")]
     event: Option<String>,
 }
@@ -70,7 +70,7 @@ impl What {
         let Some((_, seq)) = handle.filter(|_| !event.contains(['-', ','])) else {
             bail!("`{event}` is no event: give its number, or its handle, such as 1b2c3d4e:57");
         };
-        // What the handle leads to must be of this thread.
+        // The handle must lead to an event of this thread.
         epitome::session::audit::recall(store, thread, event)?;
         Ok(Pin::Event(seq))
     }
@@ -145,7 +145,7 @@ pub(crate) fn list(args: &ListArgs, store: &Store, mut out: Output) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is pinned in a thread.
+/// The pins of a thread.
 fn pins(store: &Sqlite, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
     let mut line = Line::default();
     for event in store.of_kinds(thread, &["pinned", "unpinned"])? {

@@ -1,4 +1,4 @@
-//! `policies`: what each policy does, with its numbers.
+//! `policies`: the policies and their numbers.
 
 use std::{fs, path::Path, process::ExitCode};
 
@@ -19,7 +19,7 @@ A policy of your own is a file in the same form, alone or over a built-in one:
   epitome policies mine.toml                  (is it right?)
   epitome compact session.jsonl --budget 60k --policy mine.toml")]
 pub(crate) struct Args {
-    /// Only this one, in full: a name, or a file.
+    /// Show only this policy, in full: a name, or a file.
     policy: Option<String>,
 }
 
@@ -72,7 +72,7 @@ fn describe(policy: &Policy, out: &mut Output) -> anyhow::Result<()> {
     out.line(format_args!("  {DIM}summarised:{DIM:#} {summary}"))
 }
 
-/// A policy by its name, or from a file.
+/// Finds a policy by its name or in a file.
 pub(crate) fn find(name: &str) -> anyhow::Result<Policy> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.is_file();

@@ -1,4 +1,4 @@
-//! `recall`: what a handle stands for, whole, whatever the model sees of it today.
+//! `recall`: the full content behind a handle, whatever the model sees of it today.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ A handle names the thread and the events, so no session need be named:
   epitome recall 1b2c3d4e:40-57
   epitome recall \"recall 1b2c3d4e:57\"            as stubs and summaries write it")]
 pub(crate) struct Args {
-    /// The handle, as stubs and summaries write it.
+    /// Handle, as stubs and summaries write it.
     #[arg(required = true)]
     handle: Vec<String>,
 }
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// The thread that a handle names, wherever it is. The short form that handles are written with goes before the start of
-/// an id, which threads made at about the same time share.
+/// Finds the thread of a handle in any session. The short form, in which handles are written, is tried before
+/// the start of an id, which threads made at about the same time share.
 fn owner(store: &Sqlite, handle: &str) -> anyhow::Result<(SessionRow, ThreadId)> {
     let Some((name, _)) = handle.trim().trim_start_matches("recall ").trim_start().split_once(':') else {
         bail!("`{}` is no handle: one looks like 1b2c3d4e:57", text::one_line(handle, 80));
@@ -93,7 +93,7 @@ fn owner(store: &Sqlite, handle: &str) -> anyhow::Result<(SessionRow, ThreadId)>
     }
 }
 
-/// A text as it is, without what a terminal would obey.
+/// Removes from a text what a terminal would interpret.
 pub(crate) fn plain(said: &str) -> String {
     said.chars().filter(|letter| matches!(letter, '\n' | '\t') || !letter.is_control()).collect()
 }

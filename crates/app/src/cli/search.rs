@@ -1,4 +1,4 @@
-//! `search`: words in all sessions and in the ledger.
+//! `search`: finds words in all sessions and in the ledger.
 
 use std::{collections::HashMap, process::ExitCode};
 
@@ -17,19 +17,19 @@ use super::{
     after_help = "All words must occur. \"Words in quotes\" stand together, and prefix* finds its continuations."
 )]
 pub(crate) struct Args {
-    /// What to look for.
+    /// Words to find.
     #[arg(required = true)]
     query: Vec<String>,
 
-    /// Only in this session.
+    /// Search only this session.
     #[arg(long)]
     session: Option<String>,
 
-    /// Only in the ledger.
+    /// Search only the ledger.
     #[arg(long, conflicts_with = "session")]
     ledger: bool,
 
-    /// At most so many hits, the best.
+    /// Show at most N hits, the best.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
     limit: usize,
 }
@@ -89,7 +89,7 @@ fn snippet(hit: &Hit) -> String {
     hit.snippet.iter().map(piece).collect()
 }
 
-/// One line, with the white space at its ends kept as a blank.
+/// Folds a text to one line, keeping a blank for white space at its ends.
 fn edges(plain: &str) -> String {
     let blank = |at: Option<char>| if at.is_some_and(char::is_whitespace) { " " } else { "" };
     let middle = text::one_line(plain, 400);

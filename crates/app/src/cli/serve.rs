@@ -1,4 +1,4 @@
-//! `serve`: the gateway.
+//! `serve`: runs the gateway.
 
 use std::{
     io::{self, Write as _},
@@ -21,10 +21,10 @@ use crate::gateway::{
     telemetry::Telemetry,
 };
 
-/// How long a record waits for others to share its commit, where they come one after another.
+/// Time that a record waits for others to share its commit, when they follow one another closely.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// How long what is derived from records may be put off.
+/// Longest delay of data derived from records.
 const LAG: Duration = Duration::from_millis(500);
 
 #[derive(ClapArgs)]
@@ -110,7 +110,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
 
-    /// Only say what the configuration comes to, without secrets, or what is wrong with it.
+    /// Check the configuration and show the result without secrets, or the error.
     #[arg(long)]
     check: bool,
 }
@@ -128,12 +128,13 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // Whoever says when the gateway is ready may be another thread, and this one holds standard output.
+    // The thread that announces the gateway may be another one, and this one holds the lock of standard
+    // output.
     drop(out);
     let recorded =
         if config.records() { Some(Arc::new(store.open_with(options(config.unrecorded))?)) } else { None };
     let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
-    // Made after the runtime, to be gone before it.
+    // Created after the runtime, so that it is dropped before it.
     let _telemetry = Telemetry::start(log, runtime.handle())?;
     let screen = Screen::of(&config, &database);
     let ready = move |address: SocketAddr| {
@@ -141,7 +142,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             Log::Text => anstream::eprintln!("{}", screen.at(address)),
             Log::Json => screen.log(address),
         }
-        // For a script. Whoever closed standard output does not want to know.
+        // Scripts read this line. An error is ignored, because a closed standard output means that it is not
+        // wanted.
         let _ = writeln!(io::stdout(), "http://{address}").and_then(|()| io::stdout().flush());
     };
     let reload = || {
@@ -158,8 +160,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// How a gateway's store is written. Whoever would rather refuse than not record wants every record on the disk; the others
-/// rather share a commit with whoever comes next, and lose nothing by a kill.
+/// Options of a gateway's store. With `fail_closed`, every record is on disk before the request goes on;
+/// otherwise records share commits with later ones, which loses nothing if the process is killed.
 fn options(unrecorded: Unrecorded) -> Options {
     match unrecorded {
         Unrecorded::Refuse => Options::default(),

@@ -1,4 +1,4 @@
-//! `sessions`, `rename`, `label`: what is in the store, and what people call it.
+//! `sessions`, `rename`, `label`: the sessions of the store, their titles and labels.
 
 use std::process::ExitCode;
 
@@ -12,42 +12,42 @@ use super::{
     text,
 };
 
-/// Which sessions to list.
+/// Filters of the list.
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// Only sessions with this label.
+    /// List only sessions with this label.
     #[arg(long)]
     label: Option<String>,
 
-    /// Only sessions of this source, such as `claude-code`.
+    /// List only sessions of this source, such as `claude-code`.
     #[arg(long)]
     source: Option<String>,
 
-    /// Only sessions of this principal, to whose token the gateway recorded them.
+    /// List only sessions that the gateway recorded for this principal.
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
 
-    /// At most so many, the latest.
+    /// List at most N sessions, the latest.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
 }
 
 #[derive(ClapArgs)]
 pub(crate) struct RenameArgs {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
-    /// The new title.
+    /// New title.
     title: String,
 }
 
 #[derive(ClapArgs)]
 pub(crate) struct LabelArgs {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
-    /// A label to add.
+    /// Label to add.
     #[arg(value_name = "LABEL")]
     add: Vec<String>,
-    /// A label to take away.
+    /// Label to remove.
     #[arg(long, value_name = "LABEL")]
     remove: Vec<String>,
 }
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Only a gateway with tokens tells its sessions apart by whose they are.
+    // Only a gateway with tokens records principals.
     let names = rows.iter().map(|row| row.principal.chars().count()).max().unwrap_or(0);
     let mut heads =
         vec!["session", "last active", "source", "turns", "loops", "calls", "tokens", "compactions", "title"];
@@ -175,7 +175,7 @@ pub(crate) fn rename(args: &RenameArgs, store: &Store, out: Output) -> anyhow::R
     report(&store.session(row.id)?, out)
 }
 
-/// Adds labels and takes labels away.
+/// Adds and removes labels.
 pub(crate) fn label(args: &LabelArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let row = store.find_session(&args.session)?;

@@ -31,18 +31,18 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// Its id, the start or the last eight digits of it, or its title.
+    /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
-    /// The thread; by default the one the session stands at.
+    /// Thread; by default the session's current thread.
     #[arg(long)]
     thread: Option<String>,
 
-    /// Only this turn, or these: `12`, `12-20`, `12-`.
+    /// Show only this turn, or these turns: `12`, `12-20`, `12-`.
     #[arg(long, value_name = "TURNS", value_parser = parse_turns)]
     turns: Option<(usize, usize)>,
 
-    /// Whole texts instead of their first line.
+    /// Show whole texts instead of their first lines.
     #[arg(long)]
     full: bool,
 }
@@ -89,13 +89,13 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// A thread, read once, with what is needed to show any of its turns.
+/// A thread, read once, with the data for showing any of its turns.
 struct View {
     events: BTreeMap<Seq, Logged>,
     counts: HashMap<Seq, Tokens>,
     turns: Vec<TurnRow>,
     threads: Vec<ThreadRow>,
-    /// Each call's outcome: where its result is.
+    /// Position of each call's result.
     returned: HashMap<(Seq, usize), (Seq, usize)>,
     strays: usize,
 }
@@ -296,7 +296,7 @@ impl View {
         if media > 0 {
             facts.push(text::count(media, "image"));
         }
-        // The count is of the whole message: only say it where the message is this result.
+        // The count is of the whole message, so it is shown only if the message is this one result.
         if self.events.get(&at).is_some_and(|logged| logged.event.fact.results().len() == 1) {
             facts.push(self.size(at));
         }
@@ -318,7 +318,7 @@ impl View {
         })
     }
 
-    /// The forks of this session that leave at the end of the turn.
+    /// Lists forks of this session that leave at the end of the turn.
     fn branches(&self, row: &TurnRow, out: &mut Output) -> anyhow::Result<()> {
         for thread in &self.threads {
             let Start::Fork { of, at } = thread.start else { continue };
@@ -334,7 +334,7 @@ impl View {
         Ok(())
     }
 
-    /// What was asked and not yet answered.
+    /// Shows messages that are not answered yet.
     fn pending(&self, out: &mut Output) -> anyhow::Result<()> {
         let answered = self.turns.last().map_or(Seq::START, |row| row.turn.last);
         for (seq, _) in self.events.range(answered.next()..) {
@@ -368,7 +368,7 @@ fn when(row: &TurnRow) -> String {
     row.turn.time.map(text::clock).unwrap_or_default()
 }
 
-/// The texts that a client wrote in a user message.
+/// Texts that a client wrote in a user message.
 fn client_texts(parts: &[Part]) -> impl Iterator<Item = (ClientTextKind, &str)> {
     let of_clients = Part::texts(parts).flat_map(|text| {
         spans(text).into_iter().filter_map(move |span| Some((span.kind?, text.get(span.range)?.trim())))
@@ -376,7 +376,7 @@ fn client_texts(parts: &[Part]) -> impl Iterator<Item = (ClientTextKind, &str)> 
     of_clients.filter(|(kind, _)| *kind != ClientTextKind::UserWordsFrame)
 }
 
-/// One line that fits, or, for a boundless width, the whole text with its lines indented.
+/// Cuts a text to one line that fits, or, for an unlimited width, indents the lines of the whole text.
 fn clip(said: &str, width: usize) -> String {
     if width == usize::MAX {
         let safe = |letter: &char| *letter == '\n' || *letter == '\t' || !letter.is_control();

@@ -1,4 +1,4 @@
-//! `--format structured`: a session by the sections of a structured summary, for whoever goes on elsewhere.
+//! `--format structured`: a session by the sections of a structured summary, for continuing it elsewhere.
 
 use std::{fs, path::Path, process::ExitCode};
 
@@ -18,10 +18,10 @@ use super::{
     view::{Amount, Source, ViewArgs},
 };
 
-/// More than any session has.
+/// A budget larger than any session.
 const UNLIMITED: u64 = 1_000_000_000_000;
 
-/// Writes the sections of what a model would see of the source: to a file, or to standard output.
+/// Writes the sections of the source, as a model would see it, to a file or to standard output.
 pub(crate) fn run(
     name: &str,
     source: Source,
@@ -73,7 +73,7 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sections that are always told, filled or not, and the others that are filled.
+/// All standard sections, filled or not, and other sections that are filled.
 fn sections(brief: &Brief) -> Vec<Value> {
     let section = |section: Section| {
         let items: Vec<Value> = brief

@@ -1,4 +1,4 @@
-//! Numbers, times and long texts as people like to read them.
+//! Numbers, times and long texts, formatted for people.
 
 use comfy_table::{CellAlignment, Table, presets};
 use epitome::core::{Tokens, event::Time};
@@ -65,12 +65,13 @@ pub(crate) fn parse_time(text: &str) -> Result<Time, String> {
     })
 }
 
-/// Now.
+/// The current time.
 pub(crate) fn now() -> Time {
     Time(Timestamp::now().as_millisecond())
 }
 
-/// One line of at most `width` columns: white space folded, control characters gone, cut with `…`.
+/// Folds a text to one line of at most `width` columns: white space folded, control characters removed, cut
+/// with `…`.
 pub(crate) fn one_line(text: &str, width: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
@@ -93,7 +94,7 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
     line
 }
 
-/// A text in lines of at most `width` letters, broken between words.
+/// Wraps a text into lines of at most `width` letters, broken between words.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -108,12 +109,12 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// How wide the terminal is; 100 columns where there is none.
+/// Width of the terminal; 100 columns without one.
 pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0)).clamp(60, 160)
 }
 
-/// A table without frames; the columns named in `right` are numbers.
+/// A table without borders; the columns listed in `right` are numbers.
 pub(crate) fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

@@ -1,5 +1,5 @@
-//! `compact SESSION`: a compaction turn. The summary goes to the log, and from the next request on the model sees it in
-//! place of what it stands for; nothing else is changed, and `undo` takes it back.
+//! `compact SESSION`: a compaction turn. The summary is appended to the log, and from the next request on the
+//! model sees it in place of the turns that it covers; nothing else is changed, and `undo` takes it back.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -32,11 +32,11 @@ use super::{
     view::{Amount, ViewArgs, parse_amount},
 };
 
-/// How a compaction turn is made.
+/// Options of a compaction turn.
 #[derive(Args)]
 #[command(next_help_heading = "A compaction turn (with a SESSION)")]
 pub(crate) struct TurnArgs {
-    /// Only ask for it: a job is queued, and whoever runs the session works it off, or `epitome jobs --work`.
+    /// Only queue a job; it runs when the session is used next, or with `epitome jobs --work`.
     #[arg(long, conflicts_with_all = ["summariser", "summariser_model"])]
     background: bool,
 
@@ -44,11 +44,11 @@ pub(crate) struct TurnArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     keep_turns: Option<u64>,
 
-    /// Keep the last turns word for word, as many as fit into N tokens; by default as the policy says.
+    /// Keep as many of the last turns word for word as fit into N tokens; by default as the policy says.
     #[arg(long, value_name = "N", value_parser = parse_amount, conflicts_with = "keep_turns")]
     keep_tokens: Option<Amount>,
 
-    /// The thread; by default the one the session stands at.
+    /// Thread; by default the session's current thread.
     #[arg(long)]
     thread: Option<String>,
 
@@ -57,7 +57,7 @@ pub(crate) struct TurnArgs {
 }
 
 impl TurnArgs {
-    /// What of it was said that makes no sense for a request.
+    /// The first of these options that was given, if any: none of them applies to a request.
     pub(crate) fn said(&self) -> Option<&'static str> {
         let said = [
             ("--background", self.background),
@@ -114,7 +114,7 @@ pub(crate) fn run(
     report(&store, &session, thread.id, place, focus, out)
 }
 
-/// What can be done about it, in the words of this command.
+/// Adds advice to an error, in the words of this command.
 fn explained(error: SessionError) -> anyhow::Error {
     match error {
         SessionError::Nothing(nothing @ NothingGained::NothingOld) => {
@@ -124,7 +124,7 @@ fn explained(error: SessionError) -> anyhow::Error {
     }
 }
 
-/// Who wrote the summary of a compaction: the summariser whose job it was, or the built-in one at once.
+/// Author of a compaction's summary: the summariser that did its job, or the built-in one.
 fn author(store: &Sqlite, thread: ThreadId, place: Seq) -> anyhow::Result<String> {
     let is_it = |state: &JobState| *state == JobState::Adopted { compaction: place };
     let job = store.jobs(Some(thread))?.into_iter().find(|row| is_it(&row.state));
@@ -186,7 +186,7 @@ fn report(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What became of a focus, for people.
+/// Says whether the focus was found, for people.
 pub(crate) fn focus_applied(focus: &Focus, is_applied: bool) -> String {
     let text = super::recall::plain(focus.text());
     if is_applied {
@@ -196,7 +196,7 @@ pub(crate) fn focus_applied(focus: &Focus, is_applied: bool) -> String {
     }
 }
 
-/// Why a compaction was made, for people.
+/// Trigger of a compaction, for people.
 pub(crate) fn why(trigger: Trigger) -> &'static str {
     match trigger {
         Trigger::Threshold => "threshold",

@@ -1,4 +1,4 @@
-//! What `compact`, `context`, `explain` and `diff` share: a session or a file, a model, a budget.
+//! Arguments of `compact`, `context`, `explain` and `diff`: a session or a file, a model, a budget.
 
 use std::{
     fmt, fs,
@@ -36,35 +36,36 @@ use super::{
     policies, text,
 };
 
-/// How a view is made.
+/// Options of a view.
 #[derive(Args, Clone)]
 pub(crate) struct ViewArgs {
-    /// How many tokens the request may hold by the provider's count: `50000`, `50k`, `1.5M`, or `45%` of the model's
-    /// window. By default the window less room for an answer.
+    /// Largest size of the request in tokens, by the provider's count: `50000`, `50k`, `1.5M`, or `45%` of
+    /// the model's window. By default the window less room for an answer.
     #[arg(long, value_name = "N", value_parser = parse_amount, allow_hyphen_values = true)]
     pub(crate) budget: Option<Amount>,
 
-    /// The model it is for; by default the one that answered last. `epitome models` lists those that are known.
+    /// Model to write for; by default the one that answered last. `epitome models` lists the known models.
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// The provider's format; by default the one the messages came in, or the model's. `structured` writes a summary by
-    /// sections instead of a request: what was wanted, done, decided and tried, what failed, and what is left to do.
+    /// Format to write; by default the format of the messages, or that of the model's provider. `structured`
+    /// writes a summary by sections instead of a request: goals, work done, decisions, attempts, errors and
+    /// next steps.
     #[arg(long, value_enum)]
     pub(crate) format: Option<OutputFormat>,
 
-    /// What the policy of this name, or in this file, would send, had it been in charge from the first call on; `fit` only
-    /// makes the messages fit the budget, whatever was sent before. `compact` uses the default policy unless told
-    /// otherwise, the others `fit`. `epitome policies` explains them.
+    /// Policy to apply, by name or file, as if it had been in use from the first call on; `fit` only makes
+    /// the messages fit the budget, whatever was sent before. `compact` applies the default policy unless
+    /// told otherwise, the other commands `fit`. `epitome policies` explains the policies.
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<String>,
 
-    /// A file of model profiles that add to the built-in ones or override them.
+    /// File of model profiles that add to the built-in ones or override them.
     #[arg(long, value_name = "FILE", env = "EPITOME_PROFILES", hide_env_values = true)]
     pub(crate) profiles: Option<PathBuf>,
 }
 
-/// What is written: a request, or a summary by sections.
+/// Kind of output: a request, or a summary by sections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     Request(FormatArg),
@@ -91,7 +92,7 @@ impl ValueEnum for OutputFormat {
     }
 }
 
-/// A provider's format, as it is written on the command line.
+/// A provider's format, by its name on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatArg {
     /// OpenAI's Chat Completions.
@@ -158,50 +159,51 @@ pub(crate) fn parse_amount(text: &str) -> Result<Amount, String> {
     Ok(Amount::Tokens(tokens as u64))
 }
 
-/// A line of events to make a view of.
+/// A line of events to make a view of, with its origin.
 pub(crate) struct Source {
     pub(crate) line: Line,
     pub(crate) names: Names,
-    /// What to call it.
+    /// Name of the source for people.
     pub(crate) title: String,
-    /// The counts the log keeps are by this counter.
+    /// Name of the counter whose token counts the log keeps.
     pub(crate) counted_by: Option<String>,
-    /// The window its calls were made for, where somebody gave one, such as a gateway's configuration.
+    /// Window that its calls were made for, if one was configured, for instance in a gateway.
     pub(crate) window: Option<Tokens>,
 }
 
-/// A view to be made, with what was not said filled in.
+/// A view to be made, with defaults filled in.
 pub(crate) struct Chosen {
     pub(crate) plan: Plan,
     pub(crate) names: Names,
-    /// What to call it.
+    /// Name of the source for people.
     pub(crate) title: String,
     pub(crate) budget: Budget,
-    /// What the budget leaves free.
+    /// Part of the budget that stays free.
     pub(crate) margin: Margin,
-    /// What was assumed, for people to read.
+    /// Assumptions, for people to read.
     pub(crate) notes: Vec<String>,
-    /// The policy in charge, if one is.
+    /// Policy to apply, if there is one.
     pub(crate) policy: Option<Policy>,
-    /// What its summaries attend to.
+    /// Focus of its summaries.
     pub(crate) focus: Option<Focus>,
-    /// Whether one of them found something about that.
+    /// True if a summary found something about the focus.
     pub(crate) is_focus_applied: bool,
-    /// What it did, call by call.
+    /// Result of the policy in each call.
     pub(crate) rehearsed: Option<Played>,
 }
 
-/// What a policy did in a session.
+/// Result of a policy in a session.
 pub(crate) struct Played {
     pub(crate) calls: u64,
     pub(crate) refused: u64,
     pub(crate) passes: Vec<Passed>,
-    /// Whether its next request was made of the whole session at once.
+    /// True if its next request was made of the whole session at once.
     pub(crate) made_anew: bool,
 }
 
 impl Source {
-    /// A file if there is one by that name, else a session of the store, up to what the model saw when it made turn `at`.
+    /// Finds a file of this name, or else a session of the store, up to what the model saw when it made turn
+    /// `at`.
     pub(crate) fn find(name: &str, at: Option<&str>, store: &Store) -> anyhow::Result<Self> {
         if is_file(name)? {
             let source = Self::of_file(Path::new(name))?;
@@ -214,7 +216,7 @@ impl Source {
         Self::of_session(&store, name, at)
     }
 
-    /// A session's head thread, up to what the model saw when it made turn `at`.
+    /// Reads a session's head thread, up to what the model saw when it made turn `at`.
     fn of_session(store: &Sqlite, name: &str, at: Option<&str>) -> anyhow::Result<Self> {
         let session = store.find_session(name)?;
         let thread = open::thread(store, &session, None)?;
@@ -241,7 +243,7 @@ impl Source {
         Ok(Self { line, names, title: session.title, counted_by, window })
     }
 
-    /// The one session in a file, by its head thread.
+    /// Reads the one session in a file, by its head thread.
     fn of_file(path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let reading = transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default())
@@ -263,8 +265,8 @@ impl Source {
         })
     }
 
-    /// The part of a file that the model saw when it made a turn: named by its number (from 1), or as stubs name any
-    /// message of it.
+    /// Cuts a file to the part that the model saw when it made a turn, which is named by its number (from 1),
+    /// or as stubs name any message of it.
     fn before(self, name: &str) -> anyhow::Result<Self> {
         let turns = Turns::of(self.line.events().map(AsRef::as_ref));
         let found = if let Ok(number) = name.parse::<usize>() {
@@ -303,7 +305,8 @@ pub(crate) fn thread_events(session: &transcripts::Session, thread: ThreadId) ->
     chain.into_iter().rev().flatten().cloned().collect()
 }
 
-/// Whether a name is a file's; else it is a session's, unless it can only be meant for a file.
+/// Returns true if the name is a file's and false if it is a session's; a name that can only be a file's must
+/// exist.
 pub(crate) fn is_file(name: &str) -> anyhow::Result<bool> {
     let path = Path::new(name);
     if !path.is_file() && looks_like_a_path(name) && !path.exists() {
@@ -318,10 +321,10 @@ fn looks_like_a_path(name: &str) -> bool {
     name.contains('/') || extension.is_some_and(|extension| known.contains(&extension))
 }
 
-/// The name for no policy at all: messages are cut and left out until the rest fits.
+/// Name of no policy at all: messages are cut and left out until the rest fits.
 pub(crate) const FIT: &str = "fit";
 
-/// A policy by its name or in a file. Where there is none, `fit` is named among those there are.
+/// Finds a policy by its name or in a file. The error lists `fit` among the known policies.
 fn find_policy(name: &str) -> anyhow::Result<Policy> {
     policies::find(name).map_err(|error| match error.downcast::<PolicyError>() {
         Ok(PolicyError::Unknown { name, mut known }) => {
@@ -334,22 +337,22 @@ fn find_policy(name: &str) -> anyhow::Result<Policy> {
 }
 
 impl ViewArgs {
-    /// The same, under a policy where none was named.
+    /// These options, with `policy` unless another policy was named.
     pub(crate) fn under(&self, policy: &str) -> Self {
         Self { policy: Some(self.policy.clone().unwrap_or_else(|| policy.to_owned())), ..self.clone() }
     }
 
-    /// Whether a summary by sections is wanted instead of a request.
+    /// Returns true if a summary by sections is wanted instead of a request.
     pub(crate) fn is_structured(&self) -> bool {
         self.format == Some(OutputFormat::Structured)
     }
 
-    /// All profiles, the user's included.
+    /// All profiles, including the user's.
     pub(crate) fn profiles(&self) -> anyhow::Result<Profiles> {
         profiles(self.profiles.as_deref())
     }
 
-    /// Fills in what was not said from the source.
+    /// Fills in missing options from the source.
     pub(crate) fn choose(&self, source: Source) -> anyhow::Result<Chosen> {
         let format = match self.format {
             None => None,
@@ -396,7 +399,7 @@ impl ViewArgs {
         given: Option<Tokens>,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<(Budget, Margin)> {
-        // Another model than the session's has a window of its own.
+        // A model other than the session's has a window of its own.
         let given = given.filter(|_| self.model.is_none());
         let known = plan.profile.as_ref().and_then(|profile| match (profile.window, given) {
             (Window::Of(tokens), Some(given)) if given < tokens => Some((within(profile, given), given)),
@@ -430,7 +433,8 @@ impl ViewArgs {
                 ));
                 Ok((budget, margin))
             }
-            // Of a model that nobody knows only the window is known: a quarter is left for the answer, or what usually is.
+            // Only the window of an unknown model is known: a quarter of it is left for the answer, or less
+            // if that is the usual room.
             (None, None) if let Some(window) = given => {
                 let answer = Reserves::default().output.min(Tokens(window.0 / 4));
                 notes.push(format!(
@@ -446,12 +450,12 @@ impl ViewArgs {
     }
 }
 
-/// A model's profile with a window that somebody gave.
+/// A model's profile with a configured window.
 fn within(profile: &Profile, window: Tokens) -> Profile {
     Profile { window: Window::Of(window), ..profile.clone() }
 }
 
-/// The built-in profiles, with those of a file over them.
+/// The built-in profiles, overridden by those of a file.
 pub(crate) fn profiles(file: Option<&Path>) -> anyhow::Result<Profiles> {
     let mut profiles = Profiles::builtin();
     if let Some(path) = file {

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
 
-    /// The text, as it stands in the session.
+    /// Text to find, as it stands in the session.
     text: String,
 }
 

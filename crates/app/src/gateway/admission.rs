@@ -1,8 +1,9 @@
-//! Who is let in, and whose sessions they see.
+//! Admission: decides which clients may use the gateway, and whose sessions they see.
 //!
-//! With tokens, a request shows one, or it is refused: nobody is let in as nobody. Without them the gateway listens to
-//! this machine only, and what it has to fear is a page in a browser, which can send requests to any address it likes;
-//! so a request that names a page, or a host that is not this one, is refused.
+//! If tokens are configured, every request has to show one or is refused; there is no anonymous access.
+//! Without tokens the gateway listens to this machine only. What it has to fear then is a page in a browser,
+//! which can send requests to any address it likes, so a request that names a page (`Origin`), or a host that
+//! is not this one, is refused.
 
 use std::{
     borrow::Cow,
@@ -18,17 +19,17 @@ use http::{
 
 use super::config::{Access, Rules, Token, allow::RouteList};
 
-/// The header a token is shown in. It is never forwarded.
+/// Header in which clients show a token. It is never forwarded.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-epitome-token");
-/// Where Anthropic's clients show their key.
+/// Header in which Anthropic's clients show their key.
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Decides who is let in.
+/// Decides which clients are let in.
 #[derive(Debug)]
 pub(super) struct Admission {
     holders: Vec<Holder>,
     nobody: Arc<str>,
-    /// What requests may do that show no token.
+    /// Rights of requests that show no token.
     access: Arc<Access>,
     listening: IpAddr,
 }
@@ -41,41 +42,41 @@ struct Holder {
     access: Arc<Access>,
 }
 
-/// Somebody who was let in.
+/// A client that was let in.
 #[derive(Clone, Debug)]
 pub(super) struct Admitted {
-    /// Whose sessions they see.
+    /// Principal whose sessions the client sees.
     pub(super) principal: Arc<str>,
-    /// How their requests are treated.
+    /// Rules by which its requests are treated.
     pub(super) rules: Arc<Rules>,
-    /// What they may do.
+    /// Rights of the client.
     access: Arc<Access>,
-    /// Whose the key is that they show.
+    /// Kind of key that the client shows.
     pub(super) key: KeyShown,
 }
 
-/// Whose the key is that a client shows where providers look for theirs.
+/// Kind of key that a client shows where providers look for theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyShown {
-    /// The provider's, or none.
+    /// The provider's key, or none.
     Theirs,
     /// A token of the gateway's: no provider may see it.
     Ours,
 }
 
-/// Whose key a provider is shown.
+/// Owner of the key that a provider is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyUsed {
-    /// The client's own, or none.
+    /// The client's own key, or none.
     Clients,
-    /// The gateway's.
+    /// The gateway's key.
     Gateways,
 }
 
-/// Why somebody was not let in.
+/// Reason for refusing a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// No token that is known was shown.
+    /// The request shows no known token.
     NoToken,
     /// A web page sent the request.
     Page,
@@ -84,12 +85,12 @@ pub(super) enum Refusal {
 }
 
 impl Admitted {
-    /// Whether their headers may lower what the operator set.
+    /// Returns true if request headers may lower what the operator set.
     pub(super) fn may_lower(&self) -> bool {
         self.access.allow_override.unwrap_or(false)
     }
 
-    /// The routes they may use with a key of their own or of the gateway's; `None` for all.
+    /// Routes that the client may use with a key of its own or with the gateway's; `None` for all.
     pub(super) fn routes(&self, key: KeyUsed) -> Option<Cow<'_, RouteList>> {
         match (&self.access.allow, key) {
             (Some(allow), _) => Some(Cow::Borrowed(allow)),
@@ -101,8 +102,8 @@ impl Admitted {
 }
 
 impl Admission {
-    /// Lets the holders of `tokens` in; everybody on this machine if there are none. What a token does not say of itself,
-    /// `access` says for all.
+    /// Lets the holders of `tokens` in; everybody on this machine if there are none. Rights that a token does
+    /// not set are those of `access`.
     pub(super) fn new(tokens: Vec<Token>, access: Access, listening: SocketAddr) -> Self {
         let holder = |token: Token| {
             let (rules, access) = (Arc::new(token.rules), Arc::new(token.access.or(&access)));
@@ -112,13 +113,13 @@ impl Admission {
         Self { holders, nobody: Arc::from(""), access: Arc::new(access), listening: listening.ip() }
     }
 
-    /// Decides about a request with these headers.
+    /// Admits or refuses a request with these headers.
     pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
         if self.holders.is_empty() { self.neighbour(headers) } else { self.holder(headers) }
     }
 
-    /// Decides about somebody who looks at a page that needs no token: a page in a browser learns nothing here, not even
-    /// that somebody listens.
+    /// Admits or refuses a visitor of a page that needs no token. A page in a browser learns nothing here,
+    /// not even that the gateway is running.
     pub(super) fn admit_visitor(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         if self.holders.is_empty() { self.neighbour(headers).map(drop) } else { Ok(()) }
     }
@@ -149,8 +150,8 @@ impl Admission {
         Ok(Admitted { principal: Arc::clone(principal), rules, access, key })
     }
 
-    /// Whose token this is. Every token is compared, whole and in constant time, so that nothing can be learnt from how
-    /// long it takes.
+    /// Finds the holder of a token. Every token is compared, whole and in constant time, so that the time
+    /// taken reveals nothing.
     fn known(&self, shown: &[u8]) -> Option<&Holder> {
         let hash = blake3::hash(shown);
         self.holders.iter().fold(None, |found, holder| if holder.hash == hash { Some(holder) } else { found })
@@ -167,7 +168,7 @@ impl Admission {
     }
 }
 
-/// What a client shows where providers look for their key.
+/// Keys that a client shows where providers look for theirs.
 fn shown_keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let bearers = headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, key) = value.as_bytes().split_at_checked(7)?;

@@ -1,5 +1,5 @@
-//! What the gateway says itself, where it has no answer to pass on: in the words of the provider that the client meant to
-//! speak to, because that is what the client can read.
+//! Answers of the gateway itself, sent where there is no provider's answer to pass on. They have the form of
+//! the provider that the client meant to speak to, because that is what the client can read.
 //!
 //! A header `x-epitome-error` tells these answers from a provider's own.
 
@@ -19,30 +19,30 @@ use super::{
     passing::Outgoing,
 };
 
-/// Says that an answer is the gateway's own.
+/// Header that marks an answer as the gateway's own.
 const ERROR: HeaderName = HeaderName::from_static("x-epitome-error");
 
-/// How many letters of a path are told.
+/// Most letters of a path that a message quotes.
 const ROUTE_LETTERS: usize = 200;
 
-/// Something the gateway has to say to a client.
+/// An error that the gateway reports to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
-    /// The status it is said with.
+    /// Status of the answer.
     pub(super) status: StatusCode,
-    /// Its name, for programs.
+    /// Name of the error, for programs.
     pub(super) code: &'static str,
-    /// What it is and what to do, for people.
+    /// Description of the error and of what to do about it, for people.
     pub(super) message: String,
 }
 
 impl Trouble {
-    /// A trouble.
+    /// Makes an error of these parts.
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 
-    /// The path leads nowhere.
+    /// The path leads to no route.
     pub(super) fn unknown_path() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -62,7 +62,7 @@ impl Trouble {
         )
     }
 
-    /// The request tells its length in two ways, which two servers may read as two different requests.
+    /// The request states its length in two ways, which two servers may read as two different requests.
     pub(super) fn two_lengths() -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -71,7 +71,7 @@ impl Trouble {
         )
     }
 
-    /// There is too much to do.
+    /// The gateway is at its limit of requests.
     pub(super) fn busy() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -112,7 +112,7 @@ impl Trouble {
         Self::new(status, "unrecorded", message)
     }
 
-    /// No provider is configured for this.
+    /// No provider is configured for this route or model.
     pub(super) fn no_upstream() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -121,7 +121,7 @@ impl Trouble {
         )
     }
 
-    /// The mode that was asked for is none.
+    /// The mode that was asked for does not exist.
     pub(super) fn unknown_mode() -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -130,7 +130,7 @@ impl Trouble {
         )
     }
 
-    /// The mode that was asked for does less than the one that is set.
+    /// The mode that was asked for does less than the mode that is set.
     pub(super) fn lowered_mode(set: Mode, asked: Mode) -> Self {
         let (set, asked) = (set.name(), asked.name());
         let message = format!(
@@ -140,7 +140,7 @@ impl Trouble {
         Self::new(StatusCode::FORBIDDEN, "override", message)
     }
 
-    /// The window that was asked for is larger than the one that is set.
+    /// The window that was asked for is larger than the window that is set.
     pub(super) fn raised_window(set: Tokens) -> Self {
         let message = format!(
             "the window of this request is set to {} tokens, and x-epitome-window asks for more: ask for less, leave \
@@ -150,7 +150,7 @@ impl Trouble {
         Self::new(StatusCode::FORBIDDEN, "override", message)
     }
 
-    /// The route is none that the client may use.
+    /// The client may not use this route.
     pub(super) fn route_not_allowed(method: &Method, path: &str, allowed: &RouteList) -> Self {
         let path: String = path.chars().take(ROUTE_LETTERS).collect();
         let message = format!(
@@ -160,7 +160,7 @@ impl Trouble {
         Self::new(StatusCode::FORBIDDEN, "route", message)
     }
 
-    /// A header may make another route of the one that was asked for.
+    /// A header may turn this route into another one at the provider.
     pub(super) fn disguised_route() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -171,7 +171,7 @@ impl Trouble {
         )
     }
 
-    /// The window that was asked for is none.
+    /// The window that was asked for is no number of tokens.
     pub(super) fn wrong_window() -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -180,13 +180,13 @@ impl Trouble {
         )
     }
 
-    /// What a compaction is to attend to is too long.
+    /// The focus of a compaction is too long.
     pub(super) fn long_focus(limit: usize) -> Self {
         let message = format!("x-epitome-compact is longer than {limit} letters: say it shorter");
         Self::new(StatusCode::BAD_REQUEST, "long_focus", message)
     }
 
-    /// There is no key to show the provider.
+    /// There is no key to show to the provider.
     pub(super) fn no_key() -> Self {
         Self::new(
             StatusCode::UNAUTHORIZED,
@@ -196,7 +196,7 @@ impl Trouble {
         )
     }
 
-    /// The answer to this, in the words of `format`.
+    /// Writes the error as an answer in `format`.
     pub(super) fn answer(&self, format: Format) -> Response<Outgoing> {
         let body = match format {
             Format::Anthropic => json!({
@@ -243,7 +243,7 @@ impl From<admission::Refusal> for Trouble {
     }
 }
 
-/// An answer of the gateway's own.
+/// Makes an answer of the gateway's own.
 pub(super) fn own(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Outgoing> {
     let mut answer = Response::new(Outgoing::Own(Full::new(body.into())));
     *answer.status_mut() = status;

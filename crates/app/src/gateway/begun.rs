@@ -1,8 +1,9 @@
-//! A provider's answer whose beginning may be looked at before it goes on.
+//! A provider's answer whose beginning may be inspected before it is passed on.
 //!
-//! A request that was too long can be sent again, smaller, as long as its client has heard nothing. So the beginning of an
-//! answer is held until it tells whether that is so: a refusal to its end, a stream to its first telling event, and neither
-//! for long. What was held goes on as it came.
+//! A request that was too long can be sent again, smaller, as long as its client has received nothing. So the
+//! beginning of an answer is held until it shows whether the request was too long: a refusal to its end, a
+//! stream to its first event that settles it, and neither for long. The held bytes are passed on as they
+//! came.
 
 use std::{
     collections::VecDeque,
@@ -27,31 +28,34 @@ use super::{
     expand::{Coding, Expander, expand},
 };
 
-/// How many bytes of an answer are looked at, as they came and expanded: no refusal that means this is longer.
+/// Most bytes of an answer that are inspected, both as they came and expanded. No refusal of an overlong
+/// request is longer.
 const LOOKED_AT: usize = 256 << 10;
 
-/// How long a stream is held. Most tell at once; whoever thinks longer must not be kept from saying so.
+/// Longest time that a stream is held. Most streams settle the question at once, and those of models that
+/// think longer must not be delayed.
 const STREAM: Duration = Duration::from_secs(1);
 
-/// How long a refusal is held. Nobody reads one before it has ended, so this only bounds a server that never ends.
+/// Longest time that a refusal is held. Clients read a refusal only when it has ended, so this only guards
+/// against a server that never ends it.
 const REFUSAL: Duration = Duration::from_secs(5);
 
-/// The body of an answer, with its beginning if that was looked at.
+/// Body of an answer, with its beginning if that was inspected.
 #[derive(Debug)]
 pub(super) struct Begun {
-    /// What was looked at and has not gone on.
+    /// Pieces that were inspected and have not been passed on yet.
     first: VecDeque<Result<Frame<Bytes>, hyper::Error>>,
     rest: Incoming,
-    /// Whether something that was held has just gone on.
+    /// True if a held piece has just been passed on.
     has_let_go: bool,
 }
 
-/// An answer that nobody has looked at.
+/// Wraps an answer that has not been inspected.
 pub(super) fn unread(response: Response<Incoming>) -> Response<Begun> {
     response.map(Begun::new)
 }
 
-/// Holds an answer until it tells whether the request was too long.
+/// Holds an answer until it shows whether the request was too long.
 pub(super) async fn held(
     format: Format,
     response: Response<Incoming>,
@@ -66,7 +70,7 @@ pub(super) async fn held(
     } else {
         Ok(None)
     };
-    // What has not told in time may say what it likes.
+    // An answer that shows nothing in time is passed on.
     (Response::from_parts(head, begun), told.unwrap_or(None))
 }
 
@@ -75,7 +79,7 @@ impl Begun {
         Self { first: VecDeque::new(), rest, has_let_go: false }
     }
 
-    /// Whether a refusal says that the request was too long.
+    /// Reports whether a refusal says that the request was too long.
     async fn refuses(&mut self, format: Format, status: StatusCode, coding: Coding) -> Option<Overflow> {
         let mut said = Vec::new();
         while let Some(bytes) = self.more().await.ok()? {
@@ -88,7 +92,7 @@ impl Begun {
         overflow(format, status.as_u16(), &said)
     }
 
-    /// Whether a stream begins by saying that the request was too long.
+    /// Reports whether a stream begins by saying that the request was too long.
     async fn opens(&mut self, format: Format, coding: Coding) -> Option<Overflow> {
         let (mut expander, mut opening) = (Expander::new(coding, LOOKED_AT), Opening::new(format));
         loop {
@@ -107,7 +111,8 @@ impl Begun {
         }
     }
 
-    /// The next bytes, which are kept here too; `None` at the end. Nothing is lost if nobody waits for it to the end.
+    /// Reads the next bytes and keeps them for passing on; `None` at the end. No bytes are lost if the caller
+    /// stops waiting.
     async fn more(&mut self) -> Result<Option<Bytes>, Unread> {
         while !self.rest.is_end_stream() {
             let Some(frame) = poll_fn(|cx| Pin::new(&mut self.rest).poll_frame(cx)).await else { break };
@@ -121,7 +126,7 @@ impl Begun {
     }
 }
 
-/// The answer broke off: whoever it goes on to will see.
+/// The answer broke off. The reader of the body sees the error in its place.
 struct Unread;
 
 impl Body for Begun {
@@ -137,7 +142,7 @@ impl Body for Begun {
             begun.has_let_go = true;
             return Poll::Ready(begun.first.pop_front());
         }
-        // A connection that hears of an end by an error writes nothing more: what was held is to be written before.
+        // A connection that ends with an error writes nothing more, so the held pieces are written first.
         if std::mem::take(&mut begun.has_let_go) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -153,7 +158,7 @@ impl Body for Begun {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // The headers tell, if anybody knows.
+        // The length is in the headers, if it is known at all.
         SizeHint::default()
     }
 }

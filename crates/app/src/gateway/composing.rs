@@ -1,5 +1,5 @@
-//! A request in mode `compact`, from its body to the beginning of its answer: composed, sent, and sent once more, smaller, if
-//! its provider says that it is too long.
+//! A request in mode `compact`, from its body to the beginning of its answer: composed, sent, and sent once
+//! more, smaller, if its provider says that it is too long.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,36 +31,39 @@ use super::{
     upstream::Upstream,
 };
 
-/// How long a request waits for a store that does not come to an end, where requests are not to be held by the store.
+/// Longest time that a request waits for a slow store, if the configuration lets requests pass unrecorded.
 pub(super) const HELD: Duration = Duration::from_secs(2);
 
-/// How long a request that was refused waits for one that is smaller: longer, because without it the refusal is all there is.
+/// Longest time that a refused request waits for a smaller one. It is longer because the only alternative is
+/// the refusal itself.
 pub(super) const REFUSED: Duration = Duration::from_secs(10);
 
-/// What whoever asks for a compaction is told, when nobody can look into the session. It may still be done.
+/// Answer to a request for a compaction when the session could not be read in time. The compaction may still
+/// be done.
 const UNHEARD: &str = "This could not be recorded in time, so perhaps nothing was compacted. If the session stays long, ask again.";
 
-/// A request that is to be composed, and whom it goes to.
+/// A request that is to be composed, and its destination.
 pub(super) struct Trip<'p> {
-    /// What is counted of it.
+    /// The request's way through the gateway, which counts it.
     pub(super) passage: &'p mut Passage,
-    /// Its provider.
+    /// Provider of the request.
     pub(super) upstream: &'p Arc<Upstream>,
-    /// Its head, as the provider gets it with the client's body.
+    /// Head of the request, as the provider gets it with the client's body.
     pub(super) head: Parts,
-    /// How its body came, and leaves.
+    /// Framing of the body, as it came and as it leaves.
     pub(super) framing: Framing,
     /// The request, as it came.
     pub(super) request: Arc<recording::Request>,
 }
 
-/// Where a trip led.
+/// Source of a request's answer.
 pub(super) enum Reached {
-    /// To an answer of the provider's.
+    /// The provider answers.
     Provider(Response<Begun>),
-    /// To one whose model may ask back, and how to go on then.
+    /// The provider answers, and the model may ask back for what was left out; with what is needed to go on
+    /// then.
     Watched(Response<Begun>, Box<Onward>),
-    /// To an answer of the gateway's, as if the model had given it.
+    /// The gateway answers in the model's place.
     Here(Reply),
 }
 
@@ -112,27 +115,27 @@ impl Trip<'_> {
         send(self.passage, self.upstream, Request::from_parts(self.head.clone(), body)).await
     }
 
-    /// Whether its model was offered a tool by which it gets back what was left out.
+    /// Returns true if the model was offered the tool by which it gets back what was left out.
     fn may_ask_back(&self, outgoing: &Outgoing, body: &[u8]) -> bool {
         if !outgoing.recall {
             return false;
         }
-        // Whoever never names it has no tool of that name, which is all that counts here: one that was not offered is not
-        // called.
+        // A body that never names the tool does not offer it, and a model calls no tool that it was not
+        // offered.
         str::from_utf8(body)
             .is_ok_and(|body| !body.contains(RECALL_TOOL) || offer(self.request.format, body).is_some())
     }
 
     /// Sends a composed request, and once more if it has to be smaller.
     async fn composed(&mut self, outgoing: Outgoing, body: Bytes) -> Result<Response<Begun>, Failure> {
-        // Those that are left alone are left alone with their provider's errors, too. A client's own summary is left alone
-        // only as long as its provider takes it.
+        // Requests that the gateway leaves alone keep their provider's errors, too. A client's own summary is
+        // left alone only as long as its provider takes it.
         let is_ours = outgoing.done.call.is_some() || outgoing.done.left == Left::OwnSummary;
         let response = self.sent(outgoing, &body).await?;
         if is_ours { self.fitting(response, body).await } else { Ok(begun::unread(response)) }
     }
 
-    /// The answer to a request, or to a smaller one if its provider refuses it as too long.
+    /// Sends a request, and a smaller one if its provider refuses it as too long; returns the answer.
     async fn fitting(
         &mut self,
         response: Response<Incoming>,
@@ -156,7 +159,7 @@ impl Trip<'_> {
         self.passage.goes_on(done);
         let mut head = self.head.clone();
         let body = match pieces(cuts, body).filter(|pieces| !is_whole(pieces, body)) {
-            // Nothing was changed: not even how it is compressed.
+            // Nothing was changed, so the original bytes are sent, with their compression.
             None => Outbound::whole(self.request.body.clone(), self.framing),
             Some(pieces) => {
                 let length = pieces.iter().map(|piece| piece.len() as u64).sum();
@@ -175,9 +178,10 @@ impl Trip<'_> {
     }
 }
 
-/// A request once more, smaller, because its provider refused it as too long; `None` if it cannot be.
+/// Composes the request again, smaller, because its provider refused it as too long; `None` if that is
+/// impossible.
 pub(super) async fn smaller(passage: &mut Passage, refused: Refused) -> Option<Outgoing> {
-    // Until something else is known.
+    // The outcome until a better one is known.
     passage.overflowed(Overflowed::Lost);
     let outgoing = match passage.gateway().unrecorded {
         Unrecorded::Refuse => passage.smaller(refused).await,
@@ -189,7 +193,7 @@ pub(super) async fn smaller(passage: &mut Passage, refused: Refused) -> Option<O
     outgoing
 }
 
-/// The pieces of a body, of which what is the client's is not copied; `None` if it has no such pieces.
+/// Cuts a body into pieces without copying the client's bytes; `None` if the cuts do not fit it.
 pub(super) fn pieces(cuts: Vec<Cut>, body: &Bytes) -> Option<Vec<Bytes>> {
     let piece = |cut| match cut {
         Cut::Client(range) => body.get(range).map(|piece| body.slice_ref(piece)),
@@ -198,7 +202,7 @@ pub(super) fn pieces(cuts: Vec<Cut>, body: &Bytes) -> Option<Vec<Bytes>> {
     cuts.into_iter().map(piece).collect()
 }
 
-/// Whether pieces are the body itself, cut or not.
+/// Returns true if the pieces together are the whole body.
 fn is_whole(pieces: &[Bytes], body: &Bytes) -> bool {
     let mut rest = &body[..];
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! The gateway's own copy of an answer, read beside the road while the answer passes.
+//! The gateway's own copy of an answer, read while the answer itself is passed on.
 
 use bytes::Bytes;
 use epitome::{
@@ -13,10 +13,10 @@ use super::{
     passage::Said,
 };
 
-/// How many bytes of an answer are kept.
+/// Most bytes of an answer that are kept.
 const LARGEST: usize = StreamDecoder::DEFAULT_LIMIT;
 
-/// A copy of an answer, as far as it came.
+/// A copy of an answer, as far as it has come.
 #[derive(Debug)]
 pub(super) struct AnswerCopy {
     format: Format,
@@ -24,15 +24,15 @@ pub(super) struct AnswerCopy {
     reading: Reading,
 }
 
-/// How the copy is read.
+/// Way in which the copy is read.
 enum Reading {
-    /// As it comes.
+    /// Piece by piece, for streams.
     Flowing(Box<Flow>),
-    /// When all is there. The pieces are shared with what passes.
+    /// At the end, when all of it has come. The pieces are shared with the answer that is passed on.
     Kept { kind: Kind, pieces: Vec<Bytes>, size: usize },
-    /// Not at all: the provider refused, and what it says is no answer.
+    /// Not at all, because the provider refused the request: the body is no answer.
     Refused,
-    /// Not at all: it cannot be.
+    /// Not at all, because it cannot be read.
     Damaged,
 }
 
@@ -42,28 +42,28 @@ struct Flow {
     decoder: StreamDecoder,
 }
 
-/// What an answer consists of.
+/// Kind of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Events.
+    /// A stream of events.
     Stream,
     /// One piece of JSON.
     Whole,
 }
 
-/// What was read.
+/// The result of reading a copy.
 #[derive(Debug)]
 pub(super) struct Read {
-    /// The answer as far as it came, and what it used.
+    /// The answer as far as it came, and its usage.
     pub(super) events: Vec<Event>,
-    /// How it ended, as far as it says so itself.
+    /// Ending of the answer, as far as the answer itself shows it.
     pub(super) ending: Ending,
-    /// Whether all of it could be read.
+    /// True if all of it could be read.
     pub(super) is_readable: bool,
 }
 
 impl Read {
-    /// What the answer says of itself.
+    /// Facts that the answer states about itself.
     pub(super) fn said(&self) -> Said {
         let mut said = Said::default();
         for event in &self.events {
@@ -85,7 +85,7 @@ impl Read {
 }
 
 impl AnswerCopy {
-    /// Waits for the answer under this head.
+    /// Prepares to copy the answer under this head.
     pub(super) fn new(format: Format, status: StatusCode, headers: &HeaderMap) -> Self {
         let coding = Coding::of(headers);
         let kind = if is_streamed(headers) { Kind::Stream } else { Kind::Whole };
@@ -103,7 +103,7 @@ impl AnswerCopy {
     /// Takes the next bytes.
     pub(super) fn take(&mut self, bytes: &Bytes) {
         match &mut self.reading {
-            // What is not compressed need not be copied to be read.
+            // Bytes that are not compressed are read without being copied.
             Reading::Flowing(flow) if self.coding == Coding::Identity => flow.decoder.push(bytes),
             Reading::Flowing(flow) => match flow.expander.push(bytes) {
                 Ok(expanded) => flow.decoder.push(&expanded),
@@ -120,23 +120,23 @@ impl AnswerCopy {
         }
     }
 
-    /// Whether the answer has said its last word, though more bytes may follow.
+    /// Returns true if the answer is complete, though more bytes may follow.
     pub(super) fn is_over(&self) -> bool {
         matches!(&self.reading, Reading::Flowing(flow) if flow.decoder.is_over())
     }
 
-    /// How many bytes are to be read when all is there, as far as that is known before.
+    /// Number of bytes to read when the answer is complete, as far as that is known before.
     pub(super) fn expected_work(&self) -> usize {
         match &self.reading {
             Reading::Flowing(flow) => flow.decoder.kept(),
             Reading::Kept { size, .. } if self.coding == Coding::Identity => *size,
-            // Who knows what is packed in there.
+            // The expanded size of compressed bytes is unknown.
             Reading::Kept { .. } => usize::MAX,
             Reading::Refused | Reading::Damaged => 0,
         }
     }
 
-    /// Reads what came. It may take its time.
+    /// Reads the copied bytes. This may take its time.
     pub(super) fn read(self) -> Read {
         let unreadable = || Read { events: Vec::new(), ending: Ending::Cut, is_readable: false };
         match self.reading {
@@ -158,7 +158,7 @@ impl AnswerCopy {
     }
 }
 
-/// Whether the answer under these headers consists of events.
+/// Returns true if the answer under these headers is a stream of events.
 pub(super) fn is_streamed(headers: &HeaderMap) -> bool {
     const KIND: &[u8] = b"text/event-stream";
     let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);

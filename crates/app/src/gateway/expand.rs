@@ -1,6 +1,6 @@
-//! Compressed bytes, expanded as they come and up to a limit: a few of them may stand for very many.
+//! Expansion of compressed bytes as they come, up to a limit: a few bytes may stand for very many.
 //!
-//! What passes is never touched; only the gateway's copy of it goes through here.
+//! The bytes that are passed on are never touched; only the gateway's copy of them is expanded.
 
 use std::io::{self, Write};
 
@@ -9,25 +9,25 @@ use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use http::{HeaderMap, header};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-/// How a body is compressed.
+/// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// Not at all.
+    /// No compression.
     Identity,
-    /// As gzip.
+    /// Gzip.
     Gzip,
-    /// As zlib, or as bare deflate, which some send under the same name.
+    /// Zlib, or bare deflate, which some servers send under the same name.
     Deflate,
-    /// As Brotli.
+    /// Brotli.
     Brotli,
-    /// As Zstandard.
+    /// Zstandard.
     Zstandard,
-    /// In a way that is not known here, or in several.
+    /// An unknown compression, or several.
     Unknown,
 }
 
 impl Coding {
-    /// How the body under these headers is compressed.
+    /// Reads the compression of a body from its headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut named = Self::Identity;
         for value in headers.get_all(header::CONTENT_ENCODING) {
@@ -42,8 +42,8 @@ impl Coding {
         named
     }
 
-    /// Whether it can be expanded as it comes. Zstandard is expanded at the end: the decoder keeps what it has until it knows
-    /// that nothing refers to it any more.
+    /// Returns true if bytes can be expanded as they come. Zstandard is expanded at the end: its decoder
+    /// keeps bytes until it knows that later ones do not refer to them.
     pub(super) fn flows(self) -> bool {
         self != Self::Zstandard
     }
@@ -60,12 +60,12 @@ impl Coding {
     }
 }
 
-/// Why compressed bytes cannot be expanded.
+/// Reason why compressed bytes cannot be expanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpandError {
-    /// They stand for more than the limit.
+    /// The expansion is larger than the limit.
     TooLarge,
-    /// They are not what they are said to be.
+    /// The bytes are not valid in the stated compression.
     Garbage,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Expander(Decoder);
 enum Decoder {
     Plain(Sink),
     Gzip(MultiGzDecoder<Sink>),
-    /// The first byte will say which of the next two it is.
+    /// Undecided: the first byte shows which of the next two it is.
     Deflate(Sink),
     Zlib(ZlibDecoder<Sink>),
     Bare(DeflateDecoder<Sink>),
@@ -84,8 +84,8 @@ enum Decoder {
 }
 
 impl Expander {
-    /// Expands what is compressed like this, up to `limit` bytes. What is not [expanded as it comes](Coding::flows) is
-    /// garbage to it.
+    /// Makes an expander for `coding`, up to `limit` bytes. Bytes that cannot be [expanded as they
+    /// come](Coding::flows) count as garbage.
     pub(super) fn new(coding: Coding, limit: usize) -> Self {
         let sink = Sink { bytes: Vec::new(), left: limit };
         Self(match coding {
@@ -97,7 +97,7 @@ impl Expander {
         })
     }
 
-    /// Takes the next bytes, and gives what they stand for as far as that can be told.
+    /// Takes the next bytes and returns their expansion, as far as it is known yet.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, ExpandError> {
         self.decide(bytes);
         let written = match &mut self.0 {
@@ -113,7 +113,8 @@ impl Expander {
         Ok(std::mem::take(&mut self.sink().bytes))
     }
 
-    /// Some send bare deflate under the name of zlib. A zlib header has an 8 in its lower half.
+    /// Decides between zlib and bare deflate, which some servers send under the name of zlib. A zlib header
+    /// has an 8 in its lower half.
     fn decide(&mut self, bytes: &[u8]) {
         if let (Decoder::Deflate(sink), Some(first)) = (&mut self.0, bytes.first()) {
             let sink = std::mem::take(sink);
@@ -136,7 +137,7 @@ impl Expander {
     }
 }
 
-/// Expands bytes that are here as a whole, up to `limit`.
+/// Expands bytes that are complete, up to `limit`.
 pub(super) fn expand(coding: Coding, bytes: &[u8], limit: usize) -> Result<Vec<u8>, ExpandError> {
     match coding {
         Coding::Zstandard => frames(bytes, limit),
@@ -144,9 +145,9 @@ pub(super) fn expand(coding: Coding, bytes: &[u8], limit: usize) -> Result<Vec<u
     }
 }
 
-/// What frames of Zstandard stand for.
+/// Expands frames of Zstandard.
 fn frames(mut bytes: &[u8], limit: usize) -> Result<Vec<u8>, ExpandError> {
-    /// What HTTP allows a window to be (RFC 9659).
+    /// Largest window that HTTP allows (RFC 9659).
     const WINDOW: u64 = 8 << 20;
     let mut sink = Sink { bytes: Vec::new(), left: limit };
     while !bytes.is_empty() {
@@ -168,7 +169,7 @@ impl From<io::Error> for ExpandError {
     }
 }
 
-/// Where expanded bytes go, up to a limit.
+/// Destination of expanded bytes, up to a limit.
 #[derive(Default)]
 struct Sink {
     bytes: Vec<u8>,

@@ -1,8 +1,9 @@
-//! What became of a request in mode `compact`, as a header of its answer tells: a dictionary of RFC 9651.
+//! The header `x-epitome`, which tells the client how a request in mode `compact` was treated: a dictionary
+//! of RFC 9651.
 //!
-//! `x-epitome: epoch=3, before=182034, after=61022, left=composed, call="<thread>:<number>", cause="threshold"`; where nothing
-//! was composed, `left` alone says why. It says `composed` alone where a long new request went on as it came and is still
-//! being counted.
+//! `x-epitome: epoch=3, before=182034, after=61022, left=composed, call="<thread>:<number>",
+//! cause="threshold"`. If nothing was composed, `left` alone says why. It is `composed` without numbers if a
+//! long new request was sent as it came and is still being counted.
 
 use std::fmt::Write;
 
@@ -12,26 +13,26 @@ use epitome::{
 };
 use http::{HeaderName, HeaderValue};
 
-/// The header's name.
+/// Name of the header.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("x-epitome");
 
-/// What became of a request.
+/// Treatment of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// A policy was asked, and this was done.
+    /// A policy was applied, with this result.
     Composed(Done),
-    /// It went on as it came, because it is new and fits; how it is counted is not known yet.
+    /// Sent as it came, because it is new and fits; its count is not known yet.
     Whole,
-    /// It went on as it came, because it could not be recorded, or not in time.
+    /// Sent as it came, because it could not be recorded, or not in time.
     Unrecorded,
-    /// The gateway answered it itself.
+    /// Answered by the gateway itself.
     Answered,
-    /// It did not go on.
+    /// Not sent.
     Refused,
 }
 
 impl Fate {
-    /// What was done to it, if it went on and is recorded.
+    /// Result of composing, if the request was sent and is recorded.
     pub(super) fn done(&self) -> Option<&Done> {
         match self {
             Self::Composed(done) => Some(done),
@@ -39,7 +40,7 @@ impl Fate {
         }
     }
 
-    /// What the header says of it.
+    /// Writes the value of the header.
     pub(super) fn header(&self) -> HeaderValue {
         let text = match self {
             Self::Composed(done) => composed(done),
@@ -48,7 +49,7 @@ impl Fate {
             Self::Answered => "left=answered".to_owned(),
             Self::Refused => "left=refused".to_owned(),
         };
-        // Nothing but printable ASCII is in there.
+        // The text is printable ASCII only.
         HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
             .unwrap_or_else(|_| HeaderValue::from_static("left=composed"))
     }
@@ -65,7 +66,7 @@ fn composed(done: &Done) -> String {
         left.name()
     );
     if let Some((thread, number)) = call {
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(text, ", call={}", string(&format!("{thread}:{number}")));
     }
     if let Some(cause) = cause {
@@ -74,12 +75,12 @@ fn composed(done: &Done) -> String {
     text
 }
 
-/// The largest that an integer may be there.
+/// Limits a number to the largest integer that the format allows.
 fn integer(number: u64) -> u64 {
     number.min(999_999_999_999_999)
 }
 
-/// A string may hold printable ASCII only.
+/// Writes a string, which may hold printable ASCII only.
 fn string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

@@ -1,12 +1,14 @@
 //! The framing of requests, read from the bytes of a connection as they come in.
 //!
-//! A request that has both `Content-Length` and `Transfer-Encoding` is one request to whoever believes the first, and
-//! another to whoever believes the second: what one takes for a body, the other takes for the next request. hyper believes
-//! the second and drops the first before anybody sees it. So the heads are looked at once more on their way to it, and
-//! [`FramingFaults`] reports requests whose framing is ambiguous.
+//! A request that has both `Content-Length` and `Transfer-Encoding` is read as one request by servers that
+//! believe the first header, and as another by those that believe the second: the body for one server is the
+//! next request for the other. hyper believes the second and drops the first before our code sees it. So the
+//! heads are also read here on their way to hyper, and [`FramingFaults`] reports requests whose framing is
+//! ambiguous.
 //!
-//! Nothing is decided here about where a request ends: what hyper refuses ends the connection, and what it takes ends where
-//! it says. Where the bytes can no longer be followed, the next request counts as faulty: nobody knows what its head hides.
+//! This module does not decide where a request ends: hyper does, and ends the connection when it refuses a
+//! request. Where the bytes can no longer be followed, the next request counts as faulty, because its head is
+//! unknown.
 
 use std::{
     io,
@@ -20,25 +22,25 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The number that no request of a connection has.
+/// A number that no request of a connection has.
 const NO_REQUEST: u64 = u64::MAX;
 
-/// The requests of a connection, numbered as they are answered, and the one whose framing cannot be believed. There is at
-/// most one: nothing that follows it can be told from its body.
+/// The requests of a connection, numbered as they are answered, and the one with ambiguous framing. There is
+/// at most one, because what follows it cannot be told from its body.
 pub(super) struct FramingFaults {
     answered: AtomicU64,
     faulty: AtomicU64,
 }
 
 impl FramingFaults {
-    /// Takes the number of the request that is answered next, and says whether its framing cannot be believed.
+    /// Counts the request that is answered next, and returns true if its framing is ambiguous.
     pub(super) fn check_next_request(&self) -> bool {
-        // Head and answer of a request are handled by one task, one after the other.
+        // One task reads the head and answers the request, in that order.
         self.answered.fetch_add(1, Ordering::Relaxed) == self.faulty.load(Ordering::Relaxed)
     }
 }
 
-/// A connection whose requests are looked at as they are read.
+/// A connection whose requests are inspected as they are read.
 pub(super) struct FramedStream<Io> {
     io: Io,
     reader: HeadReader,
@@ -46,7 +48,7 @@ pub(super) struct FramedStream<Io> {
 }
 
 impl<Io> FramedStream<Io> {
-    /// Looks at the heads of requests, of which none is longer than `limit`.
+    /// Inspects the heads of requests, of which none is longer than `limit`.
     pub(super) fn new(io: Io, limit: usize) -> (Self, Arc<FramingFaults>) {
         let faults =
             Arc::new(FramingFaults { answered: AtomicU64::new(0), faulty: AtomicU64::new(NO_REQUEST) });
@@ -98,46 +100,46 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for FramedStream<Io> {
 /// Finds the heads of requests among the bytes of a connection.
 struct HeadReader {
     position: ReadPosition,
-    /// The beginning of a head whose end has not come.
+    /// Beginning of a head that is not complete yet.
     head: Vec<u8>,
     limit: usize,
-    /// How many heads have come whole.
+    /// Number of heads that are complete.
     heads: u64,
 }
 
-/// Where the next byte stands.
+/// Position of the next byte in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadPosition {
     Head,
-    /// In a body of which so many bytes are to come.
+    /// In a body, with so many bytes still to come.
     Body(u64),
-    /// In the line that tells the size of a chunk; behind its digits stands what nobody reads.
+    /// In the line with the size of a chunk; text behind its digits is ignored.
     ChunkSize {
         size: u64,
         is_read: bool,
     },
-    /// In a chunk of which so many bytes are to come, with its line end.
+    /// In a chunk, with so many bytes still to come, including its line end.
     Chunk(u64),
-    /// Behind the last chunk, in a line that is empty so far, or is not. As for hyper, only a line feed behind a carriage
-    /// return ends it.
+    /// Behind the last chunk, in a line that is empty so far, or is not. As in hyper, only a line feed behind
+    /// a carriage return ends it.
     Trailer {
         is_empty: bool,
         is_after_return: bool,
     },
-    /// Where nothing more can be told.
+    /// Unknown: the bytes can no longer be followed.
     Lost,
 }
 
-/// How a head says where its body ends.
+/// Way in which a head says where its body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
-    /// So many bytes on.
+    /// By its length in bytes.
     Length(u64),
-    /// With the last of its chunks.
+    /// By its last chunk.
     Chunked,
-    /// In two ways.
+    /// By both, which is ambiguous.
     Both,
-    /// In a way that hyper takes for none.
+    /// In a way that hyper does not accept.
     Unclear,
 }
 
@@ -146,11 +148,11 @@ impl HeadReader {
         Self { position: ReadPosition::Head, head: Vec::new(), limit, heads: 0 }
     }
 
-    /// Reads on. The number of the request whose framing cannot be believed, if that showed in these bytes.
+    /// Reads on. Returns the number of the request with ambiguous framing, if these bytes show one.
     fn read(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while let Some((first, rest)) = bytes.split_first() {
             (self.position, bytes) = match self.position {
-                // Empty lines before a request are nothing.
+                // Empty lines before a request are ignored.
                 ReadPosition::Head if self.head.is_empty() && matches!(first, b'\r' | b'\n') => {
                     (ReadPosition::Head, rest)
                 }
@@ -191,7 +193,7 @@ impl HeadReader {
         None
     }
 
-    /// Reads a head on: what it says when its end has come, and what follows it.
+    /// Reads on in a head. Returns its framing once the head is complete, and the bytes that follow it.
     fn head<'b>(&mut self, bytes: &'b [u8]) -> (Option<Framing>, &'b [u8]) {
         let known = self.head.len();
         self.head.extend_from_slice(&bytes[..bytes.len().min(self.limit.saturating_sub(known) + 1)]);
@@ -203,13 +205,13 @@ impl HeadReader {
     }
 }
 
-/// The beginning of the line that tells the size of a chunk.
+/// Beginning of the line with the size of a chunk.
 const CHUNK: ReadPosition = ReadPosition::ChunkSize { size: 0, is_read: false };
 
-/// The beginning of a line behind the last chunk.
+/// Beginning of a line behind the last chunk.
 const TRAILER: ReadPosition = ReadPosition::Trailer { is_empty: true, is_after_return: false };
 
-/// Where a head ends, looked for from `from` on: behind the first empty line.
+/// Finds the end of a head, behind its first empty line, searching from `from` on.
 fn head_end(head: &[u8], from: usize) -> Option<usize> {
     let mut ends = head.iter().enumerate().skip(from).filter(|(_, byte)| **byte == b'\n');
     ends.find_map(|(at, _)| match head.get(at + 1..)? {
@@ -241,17 +243,17 @@ fn framing(head: &[u8]) -> Framing {
     }
 }
 
-/// How many of `left` bytes are still to come after these, and what of these follows them.
+/// Skips up to `left` bytes. Returns how many are still to come, and the bytes that follow.
 fn skipped(bytes: &[u8], left: u64) -> (u64, &[u8]) {
     let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
     (left - here as u64, &bytes[here..])
 }
 
-/// Where a byte of the line leads to that tells the size of a chunk.
+/// Position behind a byte of the line with the size of a chunk.
 fn after_size(byte: u8, size: u64, is_read: bool) -> ReadPosition {
     match byte {
         b'\n' if size == 0 => TRAILER,
-        // A line end follows the bytes of a chunk.
+        // Each chunk is followed by a line end, which is not part of its size.
         b'\n' => ReadPosition::Chunk(size.saturating_add(2)),
         _ if is_read => ReadPosition::ChunkSize { size, is_read },
         byte => match char::from(byte).to_digit(16) {
@@ -268,7 +270,7 @@ fn after_size(byte: u8, size: u64, is_read: bool) -> ReadPosition {
 mod tests {
     use super::*;
 
-    /// The request that is found to have two lengths, however the bytes are cut.
+    /// Checks which request is found to have two lengths, however the bytes are cut.
     #[track_caller]
     fn check(bytes: &str, expect: Option<u64>) {
         for size in 1..=bytes.len() {

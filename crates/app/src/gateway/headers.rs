@@ -1,8 +1,9 @@
-//! Which headers go on, and which are left behind: in their order and number, with the values they came with.
+//! Headers that are passed on, in their order and number and with the values they came with, and headers that
+//! are not.
 //!
-//! Left behind is what is only about one connection (RFC 9110, 7.6.1) and what is meant for the gateway. `Expect` is left
-//! behind too: the gateway asks for the body itself. Maps are filled anew, because taking an entry out of one changes the
-//! order of the rest.
+//! Headers that concern one connection only (RFC 9110, 7.6.1) and headers meant for the gateway are left out.
+//! So is `Expect`: the gateway asks for the body itself. Maps are built anew, because taking an entry out of
+//! one changes the order of the rest.
 
 use epitome::wire::Format;
 use http::{
@@ -21,7 +22,8 @@ pub(super) struct Key {
     pub(super) bearer: HeaderValue,
 }
 
-/// The headers of a request as its provider gets them: `host` is its own, and `key` in place of the client's, if given.
+/// Headers of a request as its provider gets them: with `host` of the provider, and `key` in place of the
+/// client's, if given.
 pub(super) fn to_provider(headers: &HeaderMap, host: &HeaderValue, key: Option<(&Key, Format)>) -> HeaderMap {
     let named = Named::by(headers);
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 2);
@@ -37,7 +39,8 @@ pub(super) fn to_provider(headers: &HeaderMap, host: &HeaderValue, key: Option<(
                 sent.append(name, value);
             }
         } else if *name == header::TRANSFER_ENCODING {
-            // How the body is cut is up to the connection, but what comes in chunks leaves in chunks.
+            // The size of chunks is the connection's business, but a body that comes in chunks also leaves in
+            // chunks.
             sent.append(name, value.clone());
         } else if !is_of_connection(name) && !named.holds(name) && !is_ours(name) && *name != header::EXPECT {
             sent.append(name, value.clone());
@@ -52,7 +55,7 @@ pub(super) fn to_provider(headers: &HeaderMap, host: &HeaderValue, key: Option<(
     sent
 }
 
-/// The headers of an answer as the client gets them.
+/// Headers of an answer as the client gets them.
 pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
     let named = Named::by(&headers);
     if !headers.keys().any(|name| is_of_connection(name) || named.holds(name)) {
@@ -71,8 +74,8 @@ pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
     sent
 }
 
-/// The headers of a request whose body is another one than the client's, not compressed and `length` bytes long: what they say
-/// of the client's bytes is left behind.
+/// Headers of a request whose body replaces the client's, is not compressed and has `length` bytes. Headers
+/// that describe the client's bytes are left out.
 pub(super) fn recut(headers: &HeaderMap, length: u64) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len());
     for (name, value) in headers {
@@ -85,7 +88,7 @@ pub(super) fn recut(headers: &HeaderMap, length: u64) -> HeaderMap {
     sent
 }
 
-/// The headers of a request whose answer must not be compressed, because it is looked into on its way.
+/// Headers of a request whose answer must not be compressed, because it is read on its way.
 pub(super) fn uncompressed(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
     for (name, value) in headers.iter().filter(|(name, _)| *name != header::ACCEPT_ENCODING) {
@@ -95,8 +98,8 @@ pub(super) fn uncompressed(headers: &HeaderMap) -> HeaderMap {
     sent
 }
 
-/// The headers of a request that takes another one's place. What that one may only be done once by is its own: a provider that
-/// goes by it would answer what it has answered.
+/// Headers of a request that replaces another one. The original's idempotency key is left out: a provider
+/// that honours it would repeat its first answer.
 pub(super) fn of_another(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len());
     for (name, value) in headers.iter().filter(|(name, _)| !is_of_one_request(name)) {
@@ -105,7 +108,7 @@ pub(super) fn of_another(headers: &HeaderMap) -> HeaderMap {
     sent
 }
 
-/// The headers of a request that goes on from another one, `length` bytes long.
+/// Headers of a request that continues another one and has `length` bytes.
 pub(super) fn of_next(headers: &HeaderMap, length: u64) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
     for (name, value) in headers {
@@ -118,7 +121,7 @@ pub(super) fn of_next(headers: &HeaderMap, length: u64) -> HeaderMap {
     sent
 }
 
-/// The headers of an answer whose body is not the provider's to the byte.
+/// Headers of an answer whose body differs from the provider's bytes.
 pub(super) fn unmeasured(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len());
     for (name, value) in headers {
@@ -129,8 +132,8 @@ pub(super) fn unmeasured(headers: &HeaderMap) -> HeaderMap {
     sent
 }
 
-/// The headers of a question of our own, beside a request that its provider got with these: not compressed, and answered so in
-/// one piece of JSON.
+/// Headers of a request of our own, derived from those of a client's request: not compressed, and answered
+/// uncompressed in one piece of JSON.
 pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
     for (name, value) in headers {
@@ -149,18 +152,18 @@ pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
     sent
 }
 
-/// Whether a header is one request's key for not being done twice.
+/// Returns true for headers that keep one request from being carried out twice.
 fn is_of_one_request(name: &HeaderName) -> bool {
     name.as_str() == "idempotency-key"
 }
 
-/// Whether a header is about the very bytes of a body.
+/// Returns true for headers that describe the exact bytes of a body.
 fn is_of_bytes(name: &HeaderName) -> bool {
     *name == header::CONTENT_ENCODING
         || matches!(name.as_str(), "content-md5" | "digest" | "content-digest" | "repr-digest")
 }
 
-/// A key in the header where a provider of `format` looks for it.
+/// Writes a key into the header in which a provider of `format` expects it.
 fn keyed(key: &Key, format: Format) -> (HeaderName, HeaderValue) {
     match format {
         Format::Anthropic => (API_KEY, key.plain.clone()),
@@ -180,7 +183,7 @@ fn is_ours(name: &HeaderName) -> bool {
     name.as_str().starts_with("x-epitome-")
 }
 
-/// What `Connection` names beside the usual: headers that are about this connection only.
+/// Headers that `Connection` names besides the usual ones: they concern this connection only.
 struct Named(Vec<HeaderName>);
 
 impl Named {

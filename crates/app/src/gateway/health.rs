@@ -1,4 +1,4 @@
-//! Whether the gateway can do its work, and whether it still means to.
+//! State of the gateway: able to do its work or not, and running or stopping.
 
 use std::{
     sync::{
@@ -13,33 +13,35 @@ use tokio::{sync::Mutex, time::timeout};
 
 use super::shelf::Shelf;
 
-/// How long a store may take to say that it can be written.
+/// Longest time that a store may take to answer that it is writable.
 const PROMPT: Duration = Duration::from_secs(2);
 
-/// How long a record that failed is held against the gateway. Whoever sends requests by what is said here sends none in
-/// that time; without any that is recorded, nobody would ever know that it would be.
+/// Time for which a failed record makes the gateway report that it is not ready. Load balancers that read
+/// this status send no requests meanwhile; it has to end, because only another recorded request can show that
+/// records work again.
 const GRUDGE: Duration = Duration::from_secs(5);
 
-/// How the gateway is.
+/// State of the gateway.
 #[derive(Debug)]
 pub(super) struct Health {
     store: Option<Arc<Shelf>>,
     needs_store: bool,
-    /// When something was last not recorded, if nothing was since.
+    /// Time of the last failed record, if none has succeeded since.
     failed: std::sync::Mutex<Option<Instant>>,
     stops: AtomicBool,
     closes: AtomicBool,
-    /// Held by whoever asks the store: those who ask must not pile up behind a store that is stuck.
+    /// Held while the store is being asked, so that requests for the status do not pile up behind a store
+    /// that is stuck.
     asking: Arc<Mutex<()>>,
 }
 
 impl Health {
-    /// A gateway that records into `store`, if there is one.
+    /// State of a gateway that records into `store`, if there is one.
     pub(super) fn recording(store: Option<Arc<Shelf>>) -> Self {
         Self { needs_store: true, ..Self::relaying(store) }
     }
 
-    /// A gateway that need not record anything.
+    /// State of a gateway that need not record anything.
     pub(super) fn relaying(store: Option<Arc<Shelf>>) -> Self {
         Self {
             store,
@@ -51,34 +53,34 @@ impl Health {
         }
     }
 
-    /// Something was not recorded.
+    /// Notes that a record failed.
     pub(super) fn fails(&self) {
         *self.failed() = Some(Instant::now());
     }
 
-    /// Something was recorded.
+    /// Notes that a record succeeded.
     pub(super) fn works(&self) {
         if self.failed().take().is_some() {
             tracing::info!("exchanges are recorded again");
         }
     }
 
-    /// No new connections are taken.
+    /// Notes that no new connections are taken.
     pub(super) fn stops(&self) {
         self.stops.store(true, Ordering::Relaxed);
     }
 
-    /// What is still on its way is cut off.
+    /// Notes that requests still in progress are cut off.
     pub(super) fn closes(&self) {
         self.closes.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what is still on its way is cut off.
+    /// Returns true if requests still in progress are cut off.
     pub(super) fn is_closing(&self) -> bool {
         self.closes.load(Ordering::Relaxed)
     }
 
-    /// Whether requests should be sent here, and if not, why.
+    /// Checks that requests should be sent here; the error says why not.
     pub(super) async fn ready(&self) -> Result<(), &'static str> {
         if self.stops.load(Ordering::Relaxed) {
             return Err("the gateway is stopping");
@@ -101,7 +103,7 @@ impl Health {
         let store = Arc::clone(store);
         let asked = tokio::task::spawn_blocking(move || {
             let _asking = asking;
-            // It takes the lock for writing, and finds nothing to write.
+            // This takes the lock for writing, and finds nothing to write.
             let nobody = SessionId::derived(&["the gateway asks whether the store can be written"]);
             let answer = store.recorder().store().remove_label(nobody, "");
             matches!(answer, Ok(()) | Err(StoreError::UnknownSession { .. }))

@@ -1,4 +1,4 @@
-//! A request's body on its way in: never more than the limit of it, and never waited for too long.
+//! A request's body on its way in: never read beyond the limit, and never waited for too long.
 
 use std::{
     collections::VecDeque,
@@ -19,41 +19,41 @@ use super::{config::Limits, patience::Patience};
 /// A request's body as its provider gets it.
 #[derive(Debug)]
 pub(super) enum Outbound {
-    /// Passed on as it comes.
+    /// Passed on as it comes in.
     Streamed(Inbound),
-    /// Here as a whole, in one piece or several.
+    /// Complete, in one piece or several.
     Whole {
-        /// What is left to send; no piece is empty.
+        /// Pieces still to be sent; none is empty.
         left: VecDeque<Bytes>,
-        /// How it came, and leaves.
+        /// Framing of the body, as it came and as it leaves.
         framing: Framing,
     },
 }
 
-/// How the length of a body is told.
+/// Way in which the length of a body is stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// Beforehand.
+    /// By a header, beforehand.
     Length,
     /// By its last chunk.
     Chunks,
 }
 
 impl Framing {
-    /// How the body under these headers comes.
+    /// Reads the framing of a body from its headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         if headers.contains_key(http::header::TRANSFER_ENCODING) { Self::Chunks } else { Self::Length }
     }
 }
 
-/// Why a body did not come in.
+/// Reason why a body did not come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntakeError {
-    /// It is larger than the limit.
+    /// The body is larger than the limit.
     TooLarge,
     /// The client paused.
     TooSlow,
-    /// The client went away, or wrote nonsense.
+    /// The client disconnected, or sent invalid bytes.
     Broken,
 }
 
@@ -69,27 +69,27 @@ impl fmt::Display for IntakeError {
 
 impl Error for IntakeError {}
 
-/// A body that comes in, watched.
+/// A body that is coming in, under the limits of size and time.
 #[derive(Debug)]
 pub(super) struct Inbound {
     inner: Incoming,
     left: usize,
-    /// For a pause.
+    /// Limit for a pause.
     patience: Patience,
-    /// For all of it: whoever sends a byte now and then never pauses for long.
+    /// Limit for the whole body: a client that sends a byte now and then never pauses for long.
     deadline: Patience,
 }
 
-/// A smaller body may be a part of what was read at once with it.
+/// Size below which a body may share the buffer of everything that was read with it.
 const SMALL: usize = 16 << 10;
 
-/// Whether a body that was gathered holds on to no more memory than it is long.
+/// Returns true if a gathered body holds on to no more memory than its own length.
 pub(super) fn is_its_own(gathered: &Bytes) -> bool {
     gathered.len() >= SMALL
 }
 
 impl Inbound {
-    /// Watches a body.
+    /// Starts to read a body under the limits.
     pub(super) fn new(inner: Incoming, limits: &Limits) -> Result<Self, IntakeError> {
         if inner.size_hint().lower() > limits.body as u64 {
             return Err(IntakeError::TooLarge);
@@ -98,9 +98,9 @@ impl Inbound {
         Ok(Self { inner, left: limits.body, patience, deadline })
     }
 
-    /// All of it, in one piece, which is [its own](is_its_own) unless it is small.
+    /// Reads the whole body into one piece, which is [its own](is_its_own) unless it is small.
     pub(super) async fn gather(mut self) -> Result<Bytes, IntakeError> {
-        /// What is believed of a client's word about the length before it has sent that much.
+        /// Most bytes that are allocated on the strength of the declared length alone.
         const BELIEVED: usize = 1 << 20;
         let declared = usize::try_from(self.inner.size_hint().lower()).unwrap_or(usize::MAX);
         let first = self.data().await?.unwrap_or_default();
@@ -111,7 +111,7 @@ impl Inbound {
         whole.extend_from_slice(&first);
         while let Some(more) = self.data().await? {
             if whole.capacity() - whole.len() < more.len() {
-                // To twice of what is here, and no further than to the end that was told.
+                // Room grows to twice the bytes received, and never beyond the declared end.
                 let missing = declared.checked_sub(whole.len()).unwrap_or(whole.len());
                 whole.reserve_exact(missing.min(whole.len()).max(more.len()));
             }
@@ -124,7 +124,7 @@ impl Inbound {
         loop {
             match self.frame().await.transpose()?.map(Frame::into_data) {
                 Some(Ok(data)) => return Ok(Some(data)),
-                // Trailers of a request: nobody reads them.
+                // Trailers of a request are ignored.
                 Some(Err(_)) => {}
                 None => return Ok(None),
             }
@@ -202,12 +202,12 @@ impl Body for Outbound {
 }
 
 impl Outbound {
-    /// A body that is here as a whole.
+    /// Makes a body of one complete piece.
     pub(super) fn whole(bytes: Bytes, framing: Framing) -> Self {
         Self::pieces([bytes], framing)
     }
 
-    /// A body that is here in pieces.
+    /// Makes a body of several pieces.
     pub(super) fn pieces(pieces: impl IntoIterator<Item = Bytes>, framing: Framing) -> Self {
         // An empty chunk would be the last one.
         let left = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Hears what becomes of summaries, and has it counted.
+//! Counts the outcomes of summaries in the metrics.
 
 use std::sync::{Arc, Weak};
 
@@ -7,7 +7,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{Gateway, metrics::Metrics};
 
-/// Listens from now on, for as long as there is a gateway.
+/// Listens from now on, for as long as the gateway exists.
 pub(super) fn begin(gateway: &Arc<Gateway>) {
     let heard = gateway.heard.listen();
     gateway.runtime.spawn(listen(Arc::downgrade(&gateway.metrics), heard));
@@ -20,7 +20,7 @@ async fn listen(metrics: Weak<Metrics>, mut heard: Receiver<Lifecycle>) {
                 let Some(metrics) = metrics.upgrade() else { return };
                 metrics.heard(&happened);
             }
-            // What was missed is in the records.
+            // Missed messages are still in the records.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }

@@ -59,8 +59,8 @@ use self::{
     upstream::Upstreams,
 };
 
-/// Serves until it is told to stop. `ready` hears where it listens once it does. Without a store nothing is recorded.
-/// `reload` reads the configuration again, whenever a signal asks for that.
+/// Serves until a signal says to stop. `ready` is called with the address once the gateway listens. Without a
+/// store nothing is recorded. `reload` reads the configuration again, whenever a signal asks for that.
 pub(crate) async fn serve(
     config: Config,
     store: Option<Arc<Sqlite>>,
@@ -78,7 +78,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// A gateway without tokens listens to this machine only.
+/// Refuses to listen to other machines without tokens.
 fn check_exposure(config: &Config, listening: SocketAddr) -> anyhow::Result<()> {
     if config.tokens.is_empty() && !listening.ip().to_canonical().is_loopback() {
         bail!(
@@ -89,7 +89,7 @@ fn check_exposure(config: &Config, listening: SocketAddr) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What all requests share under one configuration.
+/// State that all requests share under one configuration.
 #[derive(Debug)]
 struct Gateway {
     admission: Admission,
@@ -97,29 +97,29 @@ struct Gateway {
     upstreams: Arc<Upstreams>,
     limits: Limits,
     unrecorded: Unrecorded,
-    /// Where it was told to listen.
+    /// Address that is configured to listen on.
     listen: SocketAddr,
-    /// Who writes the summaries of requests that are composed.
+    /// Sources of the summaries of composed requests.
     summarisers: Summarisers,
     lasting: Lasting,
 }
 
-/// What stays as it is when the configuration is read again.
+/// State that is kept when the configuration is read again.
 #[derive(Clone, Debug)]
 struct Lasting {
-    /// Where it listens.
+    /// Address that the gateway listens on.
     listening: SocketAddr,
     shelf: Option<Arc<Shelf>>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     profiles: Arc<Profiles>,
-    /// Who hears what becomes of summaries.
+    /// Receiver of the outcomes of summaries.
     heard: Heard,
-    /// A place for each request that is on its way.
+    /// Permits of requests in progress.
     places: Arc<Semaphore>,
-    /// A place for each that is being recorded: more, because records may be made after the answer has left.
+    /// Permits of requests being recorded: more, because records may be made after the answer has left.
     records: Arc<Semaphore>,
-    /// Where records are made.
+    /// Runtime on which records are made.
     runtime: Handle,
 }
 
@@ -186,7 +186,8 @@ impl Gateway {
         })
     }
 
-    /// The same gateway under another configuration, and what of that only a restart would change.
+    /// Makes the same gateway under another configuration. Also returns the changed settings that take a
+    /// restart to apply.
     fn reloaded(&self, mut config: Config) -> anyhow::Result<(Self, Vec<&'static str>)> {
         if config.records() && self.shelf.is_none() {
             bail!(
@@ -196,7 +197,8 @@ impl Gateway {
         let mut unchanged = Vec::new();
         let mut keep = |name, differs: bool| unchanged.extend(differs.then_some(name));
         keep("listen", config.listen != self.listen);
-        // How the store writes follows from it, and the places are handed out.
+        // These settings decide how the store was opened and how many permits exist, so they stay as they
+        // are.
         keep("on_store_failure", config.unrecorded != self.unrecorded);
         keep("limits.requests", config.limits.requests != self.limits.requests);
         config.listen = self.listen;
@@ -205,21 +207,22 @@ impl Gateway {
         Ok((Self::with(config, self.lasting.clone())?, unchanged))
     }
 
-    /// Something was not recorded though it should have been.
+    /// Notes that something was not recorded though it should have been.
     fn missed(&self, reason: Reason, error: Option<&RecordError>) -> Reason {
         self.metrics.unrecorded(reason);
         telemetry::unrecorded(reason, error);
         reason
     }
 
-    /// A request of somebody's goes on that nobody reads: what it leaves in their provider's cache is unknown to the savings.
+    /// Notes that a principal's request is passed on unread: its effect on the provider's cache is unknown to
+    /// the savings.
     fn passes_unread(&self, principal: &str) {
         if let Some(shelf) = &self.shelf {
             shelf.current().passed_unread(principal, recording::now());
         }
     }
 
-    /// A request goes on as it came though it was to be composed.
+    /// Counts a request that was to be composed but was sent as it came.
     fn uncomposed(&self, reason: Uncomposed) {
         self.metrics.uncomposed(reason);
         telemetry::uncomposed(reason);

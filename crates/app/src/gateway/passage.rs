@@ -1,6 +1,8 @@
-//! One request from its arrival to the end of its answer: what is counted of it, and what its record needs.
+//! One request from its arrival to the end of its answer: the numbers that are counted and the data that its
+//! record needs.
 //!
-//! However it ends, it ends here: a passage that is dropped on the way was cut short by its client.
+//! Every request ends here, however it ends: a passage that is dropped on the way was cut short by its
+//! client.
 
 use std::{
     sync::Arc,
@@ -32,7 +34,7 @@ use super::{
     upstream::Upstream,
 };
 
-/// One request on its way.
+/// One request in progress.
 #[derive(Debug)]
 pub(super) struct Passage {
     gateway: Arc<Gateway>,
@@ -44,7 +46,7 @@ pub(super) struct Passage {
     began: SystemTime,
     started: Instant,
     status: Option<StatusCode>,
-    /// Whether the status is a provider's.
+    /// True if the status is a provider's.
     is_answered: bool,
     is_streamed: bool,
     bytes_in: u64,
@@ -52,11 +54,11 @@ pub(super) struct Passage {
     first_byte: Option<Duration>,
     copy: Option<AnswerCopy>,
     recording: Option<Recording>,
-    /// What became of it in mode `compact`.
+    /// Treatment of the request in mode `compact`.
     fate: Option<Fate>,
-    /// What became of it after its provider refused it as too long.
+    /// Result of sending the request again, if its provider refused it as too long.
     overflow: Option<Overflowed>,
-    /// What the client sees of an answer that is not all for it.
+    /// The client's view of the answer, if it does not see all of it.
     spliced: Option<Spliced>,
     hidden: Hidden,
     stage: Stage,
@@ -70,23 +72,23 @@ enum Stage {
     Ended,
 }
 
-/// How a passage ended.
+/// Way in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// The answer came to its end.
     Ended,
     /// The answer broke off.
     Broke,
-    /// The client went away.
+    /// The client disconnected.
     Left,
     /// There was no answer.
     Unreached,
-    /// The gateway did not let it pass.
+    /// The gateway refused the request.
     Refused,
 }
 
 impl How {
-    /// What that is called, by what the answer itself says.
+    /// Ending under which the exchange is recorded, taking into account what the answer itself shows.
     pub(super) fn ending(self, status: Option<StatusCode>, read: Option<&Read>) -> Ending {
         match (self, read) {
             (Self::Ended, Some(read)) => read.ending,
@@ -102,7 +104,7 @@ impl How {
     }
 }
 
-/// What is counted and told of a passage.
+/// Numbers and names of a request, for metrics and logs.
 #[derive(Debug)]
 pub(super) struct Passed {
     principal: Arc<str>,
@@ -117,30 +119,30 @@ pub(super) struct Passed {
     bytes_in: u64,
     /// Bytes of the answer.
     pub(super) bytes_out: u64,
-    /// How long its first byte took.
+    /// Time to the first byte of the answer.
     pub(super) first_byte: Option<Duration>,
-    /// How long all took.
+    /// Time until the end.
     pub(super) took: Duration,
 }
 
-/// What an answer says of itself.
+/// Facts that an answer states about itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
-    /// What its provider calls it.
+    /// The provider's id of the answer.
     pub(super) answer: Option<AnswerId>,
-    /// The model that gave it.
+    /// The model that answered.
     pub(super) model: Option<ModelName>,
-    /// What it used.
+    /// Usage of the answer.
     pub(super) usage: Option<Usage>,
 }
 
 impl Passed {
-    /// The status the provider gave.
+    /// Status of the provider's answer.
     pub(super) fn answered(&self) -> Option<StatusCode> {
         self.status.filter(|_| self.is_answered)
     }
 
-    /// Counts it, and tells of it.
+    /// Counts the request and writes it to the log.
     pub(super) fn tell(&self, metrics: &Metrics, ending: Ending, said: &Said, place: Option<Place>) {
         let model = said.model.as_ref().map(|model| model.0.as_str());
         let finished = Finished {
@@ -170,19 +172,19 @@ impl Passed {
     }
 }
 
-/// What passed between the gateway and the provider only.
+/// Answers and calls between the gateway and the provider that the client does not see.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hidden {
-    /// How many answers are recorded that were gone on from.
+    /// Number of recorded answers that asked back.
     pub(super) answers: u64,
-    /// How many calls of the recall tool were answered.
+    /// Number of calls of the recall tool that were answered.
     pub(super) recalls: u64,
-    /// What the answers used that made them.
+    /// Usage of the answers that asked back.
     pub(super) usage: Usage,
 }
 
 impl Hidden {
-    /// What all used together with another answer.
+    /// Usage of these answers and another one together.
     pub(super) fn with(&self, other: &Usage) -> Usage {
         Usage {
             uncached: self.usage.uncached + other.uncached,
@@ -194,29 +196,29 @@ impl Hidden {
     }
 }
 
-/// A passage that is over, as its record needs it.
+/// A request that has ended, with everything that its record needs.
 #[derive(Debug)]
 pub(super) struct Departure {
-    /// What is counted of it.
+    /// Numbers and names that are counted.
     pub(super) passed: Passed,
-    /// The copy of its answer.
+    /// Copy of the answer.
     pub(super) copy: Option<AnswerCopy>,
-    /// How it ended.
+    /// Way in which it ended.
     pub(super) how: How,
-    /// What was done to it in mode `compact`.
+    /// Result of composing it in mode `compact`.
     pub(super) composed: Option<Done>,
-    /// What became of it after its provider refused it as too long.
+    /// Result of sending it again, if its provider refused it as too long.
     pub(super) overflow: Option<Overflowed>,
-    /// What the client has of its answer, if that is not all for it.
+    /// The client's view of the answer, if it does not see all of it.
     pub(super) spliced: Option<Spliced>,
-    /// What the client did not see of it.
+    /// Answers that the client did not see.
     pub(super) hidden: Hidden,
-    /// Told when it is recorded.
+    /// Notified when the exchange is recorded.
     pub(super) done: oneshot::Sender<Recorded>,
 }
 
 impl Passage {
-    /// A request that has just come.
+    /// Starts with a request that has just arrived.
     pub(super) fn new(
         gateway: &Arc<Gateway>,
         place: OwnedSemaphorePermit,
@@ -252,32 +254,32 @@ impl Passage {
         }
     }
 
-    /// The gateway it passes.
+    /// The gateway that handles the request.
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
     }
 
-    /// Whose request it is.
+    /// Owner of the request.
     pub(super) fn principal(&self) -> &str {
         &self.principal
     }
 
-    /// So many bytes of the request have come.
+    /// Counts bytes of the request.
     pub(super) fn came(&mut self, bytes: u64) {
         self.bytes_in = bytes;
     }
 
-    /// It goes to this provider.
+    /// Notes the provider that the request is sent to.
     pub(super) fn goes_to(&mut self, upstream: &Arc<Upstream>) {
         self.upstream = Some(Arc::clone(upstream));
     }
 
-    /// It is being recorded.
+    /// Notes the recording of the request.
     pub(super) fn recorded_by(&mut self, recording: Recording) {
         self.recording = Some(recording);
     }
 
-    /// Waits until its request is recorded, and composed if it is to be.
+    /// Waits until the request is recorded, and composed if that is configured.
     pub(super) async fn arrived(&mut self) -> Result<Option<Composed>, Reason> {
         match &mut self.recording {
             Some(recording) => recording.arrived().await,
@@ -285,7 +287,7 @@ impl Passage {
         }
     }
 
-    /// It goes on as it came, and how it was counted is told when that is known.
+    /// Notes that the request is sent as it came; `counted` receives its counts once they are known.
     pub(super) fn goes_on_whole(&mut self, counted: oneshot::Receiver<Done>) {
         self.fate = Some(Fate::Whole);
         if let Some(recording) = &mut self.recording {
@@ -293,7 +295,8 @@ impl Passage {
         }
     }
 
-    /// The request as it is composed anew, smaller, because its provider refused it as too long; `None` if it cannot be.
+    /// Composes the request again, smaller, because its provider refused it as too long; `None` if that is
+    /// impossible.
     pub(super) async fn smaller(&mut self, refused: Refused) -> Option<compose::Outgoing> {
         let recording = self.recording.as_mut()?;
         if let Some(done) = recording.when_counted().await {
@@ -302,8 +305,8 @@ impl Passage {
         recording.smaller(refused).await
     }
 
-    /// The request that goes on with what its model asked back for; `None` if there is none. What the model said is
-    /// recorded with it.
+    /// Composes the request that continues with what the model asked back for; `None` if there is none. The
+    /// model's answer is recorded with it.
     pub(super) async fn recall(&mut self, asked: AskedBack) -> Option<compose::Outgoing> {
         let calls = asked.recalls.calls.len() as u64;
         let recalled = self.recording.as_ref()?.recall(asked).await?;
@@ -314,7 +317,8 @@ impl Passage {
         Some(recalled.outgoing)
     }
 
-    /// It goes on as a call to its provider, which this was done to. What was done for one before it is done, too.
+    /// Notes the result of composing the call that is sent. What was done for an earlier call of the same
+    /// request is added.
     pub(super) fn goes_on(&mut self, done: Done) {
         if let Some(before) = self.fate.as_ref().and_then(Fate::done) {
             self.gateway.metrics.followed(before);
@@ -322,23 +326,23 @@ impl Passage {
         self.fate = Some(Fate::Composed(done));
     }
 
-    /// The client has this of its answer.
+    /// Notes the client's view of the answer.
     pub(super) fn spliced(&mut self, spliced: Spliced) {
         self.hidden.recalls += spliced.given_back();
         self.spliced = Some(spliced);
     }
 
-    /// In mode `compact`, this became of it.
+    /// Notes the treatment of the request in mode `compact`.
     pub(super) fn came_to(&mut self, fate: Fate) {
         self.fate = Some(fate);
     }
 
-    /// Its provider refused it as too long, and this became of it.
+    /// Notes that the provider refused the request as too long, and what came of it.
     pub(super) fn overflowed(&mut self, overflow: Overflowed) {
         self.overflow = Some(overflow);
     }
 
-    /// What became of it in mode `compact`, as far as that is known by now; nothing in other modes.
+    /// Treatment of the request in mode `compact`, as far as it is known by now; `None` in other modes.
     pub(super) fn fate(&mut self) -> Option<&Fate> {
         if let Some(done) = self.recording.as_mut().and_then(Recording::counted) {
             self.fate = Some(Fate::Composed(done));
@@ -346,13 +350,13 @@ impl Passage {
         self.fate.as_ref()
     }
 
-    /// The head of its answer has come.
+    /// Notes the head of the provider's answer.
     pub(super) fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.is_answered = true;
         self.says(status, headers);
     }
 
-    /// It is answered under this head, by its provider or here.
+    /// Notes the head of the answer, from the provider or the gateway.
     pub(super) fn says(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.status = Some(status);
         self.is_streamed = is_streamed(headers);
@@ -361,13 +365,13 @@ impl Passage {
         }
     }
 
-    /// More of its answer passes.
+    /// Takes bytes of the answer that are passed on.
     pub(super) fn passes(&mut self, bytes: &Bytes) {
         self.shows(bytes);
         self.hears(bytes);
     }
 
-    /// The client is shown these bytes.
+    /// Counts bytes that the client receives.
     pub(super) fn shows(&mut self, bytes: &[u8]) {
         if self.first_byte.is_none() {
             self.first_byte = Some(self.started.elapsed());
@@ -375,25 +379,25 @@ impl Passage {
         self.bytes_out += bytes.len() as u64;
     }
 
-    /// The provider said this.
+    /// Copies bytes that the provider sent.
     pub(super) fn hears(&mut self, bytes: &Bytes) {
         if let Some(copy) = &mut self.copy {
             copy.take(bytes);
         }
     }
 
-    /// Whether its answer has said its last word, though more bytes may follow.
+    /// Returns true if the answer is complete, though more bytes may follow.
     pub(super) fn is_over(&self) -> bool {
         self.copy.as_ref().is_some_and(AnswerCopy::is_over)
     }
 
-    /// It did not pass: the client is told so with this status.
+    /// Ends the request with an error that the client is told with this status.
     pub(super) fn fails(&mut self, status: StatusCode, how: How) {
         self.status = Some(status);
         self.end(how);
     }
 
-    /// It ended. Tells when that is recorded, if it is.
+    /// Ends the request. The receiver is notified when that is recorded; `None` if nothing is recorded.
     pub(super) fn end(&mut self, how: How) -> Option<oneshot::Receiver<Recorded>> {
         if std::mem::replace(&mut self.stage, Stage::Ended) == Stage::Ended {
             return None;
@@ -428,7 +432,7 @@ impl Passage {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        // A gateway that stops cuts answers short itself.
+        // A gateway that is stopping cuts answers short itself.
         let how = if self.gateway.health.is_closing() { How::Broke } else { How::Left };
         self.end(how);
     }

@@ -1,7 +1,8 @@
-//! An answer's body on its way to the client: every byte as it comes, and the last ones when they are recorded.
+//! An answer's body on its way to the client: every byte as it comes, and the last ones once they are
+//! recorded.
 //!
-//! The piece that completes an answer is held until the answer is in the log. So whatever a client was told to the end
-//! survives the gateway's own end.
+//! The piece that completes an answer is held until the answer is in the log. So every answer that a client
+//! received in full survives a crash of the gateway.
 
 use std::{
     error::Error,
@@ -26,21 +27,21 @@ use super::{
     recording::Recorded,
 };
 
-/// How long an answer is held for a store that does not come to an end, where answers are not to be held by the store.
+/// Longest time that an answer is held for a slow store, if the configuration lets answers pass unrecorded.
 pub(super) const HELD: Duration = Duration::from_secs(2);
 
 /// The body of an answer.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// The gateway's own.
+    /// An answer of the gateway itself.
     Own(Full<Bytes>),
-    /// A provider's.
+    /// A provider's answer.
     Passing(Box<Passing>),
-    /// A provider's, of which the client does not see all.
+    /// A provider's answer that the client does not see all of.
     Recalling(Box<Recalling>),
 }
 
-/// A provider's answer on its way.
+/// A provider's answer that is being passed on.
 #[derive(Debug)]
 pub(super) struct Passing {
     inner: Begun,
@@ -50,7 +51,7 @@ pub(super) struct Passing {
     is_done: bool,
 }
 
-/// The piece that completes an answer, until that is recorded.
+/// The piece that completes an answer, held until the answer is recorded.
 #[derive(Debug)]
 struct Held {
     /// `None` for the end itself.
@@ -59,15 +60,15 @@ struct Held {
     patience: Patience,
 }
 
-/// What a body ends with if it breaks off.
+/// Error that a body ends with if it breaks off.
 pub(super) type Broken = Box<dyn Error + Send + Sync>;
 
 impl Passing {
-    /// Passes an answer on, which may pause for so long.
+    /// Passes an answer on whose pauses may take up to `pause`.
     pub(super) fn new(inner: Begun, mut passage: Passage, pause: Duration) -> Self {
         let is_done = inner.is_end_stream();
         if is_done {
-            // There is nothing to hold.
+            // An empty answer has no last piece to hold.
             passage.end(How::Ended);
         }
         Self { inner, passage, patience: Patience::new(pause), held: None, is_done }
@@ -151,7 +152,7 @@ impl Body for Outgoing {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Own(body) => body.size_hint(),
-            // The headers tell, if anybody knows.
+            // The length is in the headers, if it is known at all.
             Self::Passing(passing) if passing.is_done => SizeHint::with_exact(0),
             Self::Passing(_) | Self::Recalling(_) => SizeHint::default(),
         }

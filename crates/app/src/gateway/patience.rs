@@ -1,7 +1,7 @@
-//! How long one waits for somebody who pauses.
+//! Time limits for a peer that pauses.
 //!
-//! The clock is looked at only when there is nothing to do, and one timer serves all pauses: a stream of thousands of
-//! chunks that never pauses for long costs one timer in all.
+//! The clock is read only when there is nothing to do, and one timer serves all pauses: a stream of thousands
+//! of chunks that never pauses for long costs one timer in all.
 
 use std::{
     io,
@@ -13,34 +13,34 @@ use std::{
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Waits for somebody, and not forever.
+/// A time limit for each pause of a peer.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,
-    /// When the pause that has begun is too long.
+    /// Moment at which the current pause becomes too long.
     end: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patience {
-    /// Waits so long at a time.
+    /// Sets the limit of each pause.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, end: None, timer: None }
     }
 
-    /// Something came: the pause is over.
+    /// Notes that something came: the pause is over.
     pub(super) fn rewarded(&mut self) {
         self.end = None;
     }
 
-    /// Nothing came: ready when that has been so for too long.
+    /// Notes that nothing came. Ready when the pause has become too long.
     pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let limit = self.limit;
         let end = *self.end.get_or_insert_with(|| Instant::now() + limit);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
         loop {
             ready!(timer.as_mut().poll(cx));
-            // It was set for an earlier pause.
+            // The timer was set for an earlier pause.
             if timer.deadline() >= end {
                 return Poll::Ready(());
             }
@@ -49,14 +49,14 @@ impl Patience {
     }
 }
 
-/// A connection whose other end has to take what is written to it within some time.
+/// A connection whose peer has to accept written bytes within a time limit.
 pub(super) struct Taken<Io> {
     io: Io,
     patience: Patience,
 }
 
 impl<Io> Taken<Io> {
-    /// Waits at most `limit` for the other end.
+    /// Limits each wait for the peer to `limit`.
     pub(super) fn within(limit: Duration, io: Io) -> Self {
         Self { io, patience: Patience::new(limit) }
     }
@@ -123,7 +123,7 @@ mod tests {
         };
         let hour = Duration::from_hours(1);
         assert!(!is_lost(&mut Patience::new(hour)));
-        // A timer that was set for an earlier pause says nothing about this one.
+        // A timer that was set for an earlier pause does not apply to this one.
         let timer = Some(Box::pin(sleep_until(Instant::now())));
         assert!(!is_lost(&mut Patience { limit: hour, end: None, timer }));
         let mut none = Patience::new(Duration::ZERO);

@@ -1,9 +1,9 @@
-//! An answer whose model may ask back for what was left out of its request: that is given to it here, in requests of the
-//! gateway's own, and the client sees one answer and nothing of the asking.
+//! An answer whose model may ask back for what was left out of its request. The gateway answers these calls
+//! itself, in further requests to the provider; the client sees one answer and none of the calls.
 //!
-//! What the client sees passes as it comes, but for what a [`Splice`] withholds; what is recorded is what the provider said.
-//! As with any answer, the piece that completes it is held until it is in the log. All of it happens while the client takes
-//! its answer: one that leaves takes everything with it.
+//! The answer is passed on as it comes, except for what a [`Splice`] withholds; what the provider said is
+//! recorded. As with any answer, the piece that completes it is held until it is in the log. All of this runs
+//! while the client reads its answer, and ends with it if the client disconnects.
 
 use std::{
     fmt,
@@ -46,17 +46,17 @@ use super::{
     upstream::Upstream,
 };
 
-/// How often a model may ask back in one answer.
+/// Most times that a model may ask back in one answer.
 const ROUNDS: usize = 8;
 
-/// How many bytes are kept of what a client saw.
+/// Most bytes of the client's view that are kept.
 const SEEN: usize = 16 << 20;
 
-/// How to go on with a request whose model asks back.
+/// Everything needed to continue a request whose model asks back.
 pub(super) struct Onward {
-    /// Its provider.
+    /// Provider of the request.
     pub(super) upstream: Arc<Upstream>,
-    /// Its head, as the provider got it.
+    /// Head of the request, as the provider got it.
     pub(super) head: Parts,
     /// The request, as it came.
     pub(super) request: Arc<recording::Request>,
@@ -64,23 +64,23 @@ pub(super) struct Onward {
     pub(super) body: Bytes,
 }
 
-/// An answer that is to be watched.
+/// An answer that is to be watched for calls of the recall tool.
 pub(super) struct Watch {
     onward: Onward,
     kind: Kind,
 }
 
-/// What an answer consists of.
+/// Kind of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Events.
+    /// A stream of events.
     Stream,
-    /// One piece of JSON, of which nothing passes before its end.
+    /// One piece of JSON, which is passed on only when it is complete.
     Whole,
 }
 
 impl Kind {
-    /// Of an answer under this head, if it can be looked into.
+    /// Kind of the body of an answer under this head, if it can be watched.
     fn of(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         let is_open = status == StatusCode::OK && Coding::of(headers) == Coding::Identity;
         is_open.then(|| if is_streamed(headers) { Self::Stream } else { Self::Whole })
@@ -88,7 +88,7 @@ impl Kind {
 }
 
 impl Onward {
-    /// Watches the answer under this head, if it can be.
+    /// Watches the answer under this head, if that is possible.
     pub(super) fn watch(self, status: StatusCode, headers: &HeaderMap) -> Option<Watch> {
         let kind = Kind::of(status, headers)?;
         Some(Watch { onward: self, kind })
@@ -96,8 +96,8 @@ impl Onward {
 }
 
 impl Watch {
-    /// The body as the client gets it, and the status it gets it with: of an answer in one piece nothing is told before it
-    /// is known.
+    /// Makes the body and the status that the client gets: an answer in one piece has no status before it is
+    /// complete.
     pub(super) async fn begin(self, passage: Passage, answer: Begun) -> (Recalling, StatusCode) {
         let Self { onward, kind } = self;
         let format = onward.request.format;
@@ -122,21 +122,21 @@ impl Watch {
 
 type Pumping = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// An answer on its way, as its client sees it.
+/// An answer that is being passed on, as its client sees it.
 pub(super) struct Recalling {
-    /// What makes the pieces, until all are made.
+    /// Task that makes the pieces, until all are made.
     pump: Option<Pumping>,
     pieces: mpsc::Receiver<Piece>,
-    /// A piece that was waited for before.
+    /// A piece that has been received already.
     next: Option<Piece>,
-    /// Whether something has just gone on.
+    /// True if a piece has just been passed on.
     has_shown: bool,
 }
 
-/// A piece of what a client sees.
+/// A piece of the client's view.
 enum Piece {
     Shown(Bytes),
-    /// What the client is told in place of the rest.
+    /// An error that replaces the rest.
     Failed {
         status: StatusCode,
         told: Bytes,
@@ -153,7 +153,8 @@ impl Recalling {
         };
         let had_shown = std::mem::take(&mut self.has_shown);
         match ready!(piece) {
-            // A connection that hears of an end by an error writes nothing more: what is shown is to be written before.
+            // A connection that ends with an error writes nothing more, so the shown pieces are written
+            // first.
             Some(Piece::Broke(error)) if had_shown => {
                 self.next = Some(Piece::Broke(error));
                 cx.waker().wake_by_ref();
@@ -184,26 +185,26 @@ impl fmt::Debug for Recalling {
     }
 }
 
-/// Takes answers from the provider and gives pieces to the client.
+/// Takes answers from the provider and passes pieces to the client.
 struct Pump {
     passage: Passage,
     onward: Onward,
     kind: Kind,
     splice: Splice,
-    /// What the client saw; `None` if that is too much to be kept.
+    /// Bytes that the client has seen; `None` if they are too many to keep.
     seen: Option<Vec<u8>>,
-    /// How often the model has asked back.
+    /// Number of times the model has asked back.
     rounds: usize,
     out: mpsc::Sender<Piece>,
 }
 
-/// How an answer of the provider's ended.
+/// Ending of a provider's answer.
 enum Came {
     Whole,
     Broke(Broken),
 }
 
-/// Why an answer does not go on.
+/// Reason why an answer does not go on.
 struct Stop {
     how: How,
     status: StatusCode,
@@ -250,7 +251,7 @@ impl Pump {
         }
     }
 
-    /// Passes an answer on; what completes it is not passed but given back.
+    /// Passes an answer on. The piece that completes it is returned instead.
     async fn hears(&mut self, answer: &mut Begun) -> (Vec<u8>, Came) {
         let mut patience = Patience::new(self.passage.gateway().limits.pause);
         loop {
@@ -270,7 +271,7 @@ impl Pump {
         }
     }
 
-    /// Gives the model what it asks for; the answer to that.
+    /// Gives the model what it asked for, and returns the next answer.
     async fn asks_again(&mut self, recalls: Recalls) -> Result<Begun, Stop> {
         if self.rounds == ROUNDS {
             return Err(Stop::broke("it asked again and again"));
@@ -303,7 +304,7 @@ impl Pump {
         Ok(response.into_body())
     }
 
-    /// Sends a request that goes on from the one before.
+    /// Sends a request that continues the one before.
     async fn sends_on(&mut self, outgoing: compose::Outgoing) -> Result<Response<Incoming>, Stop> {
         let Onward { upstream, head, body, .. } = &self.onward;
         let pieces = pieces(outgoing.cuts, body);
@@ -317,7 +318,7 @@ impl Pump {
             .map_err(|failure| Stop::by(failure.how, StatusCode::BAD_GATEWAY, "got no answer to that"))
     }
 
-    /// The answer is complete.
+    /// Finishes an answer that is complete.
     async fn ends(mut self, shown: Vec<u8>, verdict: Verdict, mut rest: Begun) {
         let is_untouched = self.rounds == 0 && matches!(verdict, Verdict::Passed | Verdict::Exposed);
         self.keeps(&shown);
@@ -335,7 +336,7 @@ impl Pump {
         }
     }
 
-    /// An answer that has said its last word, and nothing that is not the client's, may say more.
+    /// Passes on what may follow a complete answer that was the client's in full.
     async fn passes_rest(&self, rest: &mut Begun) {
         let mut patience = Patience::new(self.passage.gateway().limits.pause);
         loop {
@@ -347,7 +348,7 @@ impl Pump {
         }
     }
 
-    /// The answer does not go on.
+    /// Ends an answer that does not go on.
     async fn stops(mut self, shown: Vec<u8>, stop: Stop) {
         let Stop { how, status, message } = stop;
         let upstream = self.onward.upstream.name();
@@ -359,12 +360,12 @@ impl Pump {
         };
         self.passage.shows(&told);
         let recorded = self.passage.end(how);
-        // It is told all the same.
+        // The error is passed on even if it could not be recorded.
         self.is_kept(recorded).await;
         self.sends(Piece::Failed { status, told: told.into() }).await;
     }
 
-    /// Whether what is to be in the log is there, or need not be.
+    /// Waits for the record, and returns true if it is made or not required.
     async fn is_kept(&self, recorded: Option<oneshot::Receiver<Recorded>>) -> bool {
         let Some(recorded) = recorded else { return true };
         match self.passage.gateway().unrecorded {
@@ -392,12 +393,12 @@ impl Pump {
     }
 
     async fn sends(&self, piece: Piece) {
-        // Whoever takes the pieces has this too, so nobody is ever gone.
+        // The receiver of the pieces polls this task, so it cannot be gone.
         let _ = self.out.send(piece).await;
     }
 }
 
-/// The next bytes of an answer; `None` at its end.
+/// Reads the next bytes of an answer; `None` at its end.
 async fn next(answer: &mut Begun, patience: &mut Patience) -> Result<Option<Bytes>, Broken> {
     loop {
         let frame = poll_fn(|cx| match Pin::new(&mut *answer).poll_frame(cx) {
@@ -412,25 +413,25 @@ async fn next(answer: &mut Begun, patience: &mut Patience) -> Result<Option<Byte
         });
         match frame.await?.map(Frame::into_data) {
             Some(Ok(bytes)) => return Ok(Some(bytes)),
-            // Trailers: nobody could read them behind what is not the provider's.
+            // Trailers are dropped: they would follow a body that is not the provider's.
             Some(Err(_)) => {}
             None => return Ok(None),
         }
     }
 }
 
-/// What a client has of an answer of which it did not see all.
+/// The client's view of an answer that it did not see all of.
 #[derive(Debug)]
 pub(super) struct Spliced {
     format: Format,
     verdict: Verdict,
     seen: Option<Vec<u8>>,
-    /// Whether other answers came before it.
+    /// True if other answers came before it.
     is_continued: bool,
 }
 
 impl Spliced {
-    /// How many calls of the tool are answered with the next request.
+    /// Number of calls of the recall tool that are answered with the next request.
     pub(super) fn given_back(&self) -> u64 {
         match &self.verdict {
             Verdict::Mixed(recalls) => recalls.calls.len() as u64,
@@ -442,8 +443,8 @@ impl Spliced {
         }
     }
 
-    /// What the client was told of an answer, if that is not the answer; calls that nobody answers are taken out of it. It may
-    /// take its time.
+    /// The client's view of an answer if it differs from the answer; calls that stay unanswered are taken out
+    /// of the answer. This may take its time.
     pub(super) fn told(self, answer: &mut Read) -> Option<Told> {
         let Self { format, verdict, seen, is_continued } = self;
         if verdict == Verdict::Passed {

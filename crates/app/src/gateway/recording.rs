@@ -1,7 +1,7 @@
 //! The record of one exchange: its request as soon as it has come, its answer when it has ended.
 //!
-//! The recorder blocks, so it works on threads of its own while bytes pass. A request is recorded beside the wait for its
-//! answer; an answer that ends sooner is recorded by the same thread, right after.
+//! The recorder blocks, so it runs on threads of its own while bytes are passed on. A request is recorded
+//! during the wait for its answer; an answer that ends sooner is recorded by the same thread, right after.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -41,69 +41,69 @@ use super::{
     waiting::WaitingRequest,
 };
 
-/// Kept by whoever must not be cut off when the gateway stops.
+/// Held by every task that must not be cut off when the gateway stops.
 pub(super) type Alive = mpsc::Sender<()>;
 
 /// A request that is to be recorded.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// Whose it is.
+    /// Owner of the request.
     pub(super) principal: Arc<str>,
-    /// Its format.
+    /// Format of the request.
     pub(super) format: Format,
-    /// Its headers.
+    /// Headers of the request.
     pub(super) headers: HeaderMap,
-    /// Its body, as it came.
+    /// Body of the request, as it came.
     pub(super) body: Bytes,
-    /// Whether a policy is to be computed beside it.
+    /// Mode of the request: whether a policy is applied to it, computed beside it, or neither.
     pub(super) mode: Mode,
-    /// The policy that it goes by.
+    /// Policy of the request.
     pub(super) policy: Arc<PolicyInUse>,
-    /// What it is for, where its path says so.
+    /// Purpose of the request, if its path shows it.
     pub(super) purpose: Option<Purpose>,
-    /// What it wants of being composed, where it is.
+    /// Options of the client for composing, from its headers.
     pub(super) wishes: Wishes,
-    /// What it lends to whoever summarises its session.
+    /// Access to the session's own model, for summaries.
     pub(super) means: Option<Arc<Means>>,
 }
 
-/// A request that was composed, or need not be.
+/// A request whose treatment is decided.
 #[derive(Debug)]
 pub(super) struct Composed {
-    /// What becomes of it.
+    /// Treatment of the request.
     pub(super) way: Becomes,
-    /// The client's body, not compressed, which it is made of.
+    /// The client's body, not compressed, from which the request is composed.
     pub(super) body: Bytes,
 }
 
-/// What becomes of a request in mode `compact`.
+/// Treatment of a request in mode `compact`.
 #[derive(Debug)]
 pub(super) enum Becomes {
     /// This was decided and recorded.
     Decided(Way),
-    /// It goes on as it came; how it is counted and recorded is found out beside it.
+    /// It is sent as it came, and counted and recorded meanwhile.
     Whole(oneshot::Receiver<Done>),
 }
 
 /// A composed request that its provider refused as too long.
 #[derive(Debug)]
 pub(super) struct Refused {
-    /// The request.
+    /// The original request.
     pub(super) request: Arc<Request>,
     /// Its body, not compressed.
     pub(super) body: Bytes,
-    /// What the provider says.
+    /// Length limit that the provider states.
     pub(super) overflow: Overflow,
 }
 
 /// A composed request whose model asks back for what was left out.
 #[derive(Debug)]
 pub(super) struct AskedBack {
-    /// The request.
+    /// The original request.
     pub(super) request: Arc<Request>,
     /// Its body, not compressed.
     pub(super) body: Bytes,
-    /// What the model asks for.
+    /// Calls of the recall tool.
     pub(super) recalls: Recalls,
 }
 
@@ -112,15 +112,15 @@ pub(super) struct AskedBack {
 pub(super) struct Recalled {
     /// The request.
     pub(super) outgoing: Outgoing,
-    /// What the answer used that asked back.
+    /// Usage of the answer that asked back.
     pub(super) usage: Option<Usage>,
 }
 
-/// How long a request may wait for its answer before it is written without it, and how often that is looked after.
+/// Time after which a request is written without its answer, and interval at which that is checked.
 const PATIENCE: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Has requests written down whose answers take their time, as long as there is a store.
+/// Writes down requests whose answers take long, for as long as the store exists.
 pub(super) async fn look_after(shelf: Weak<Shelf>) {
     loop {
         tokio::time::sleep(EVERY).await;
@@ -130,19 +130,19 @@ pub(super) async fn look_after(shelf: Weak<Shelf>) {
     }
 }
 
-/// What became of a record.
+/// Result of recording an exchange.
 pub(super) type Recorded = Result<(), Reason>;
 
-/// What became of a request's record, and of the request if it was to be composed.
+/// Result of recording a request, with the composed request if there is one.
 pub(super) type Taken = Result<Option<Unheard<Composed>>, Reason>;
 
 /// The record of an exchange.
 #[derive(Debug)]
 pub(super) struct Recording {
     desk: Arc<Desk>,
-    /// Tells when the request is recorded.
+    /// Receives the result once the request is recorded.
     arrived: Option<oneshot::Receiver<Taken>>,
-    /// Tells what was done to a request that went on before that was known.
+    /// Receives the counts of a request that was sent before they were known.
     counted: Option<oneshot::Receiver<Done>>,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Recording {
 struct Desk {
     gateway: Arc<Gateway>,
     shelf: Arc<Shelf>,
-    /// Whose exchange it is.
+    /// Owner of the exchange.
     principal: Arc<str>,
     stage: Mutex<Stage>,
     _alive: Alive,
@@ -159,13 +159,13 @@ struct Desk {
 
 #[derive(Debug)]
 enum Stage {
-    /// The request is being recorded, or composed anew.
+    /// The request is being recorded, or composed again.
     Arriving,
-    /// The request is recorded, or is not; there is no answer yet.
+    /// The request is recorded, or could not be; there is no answer yet.
     Arrived(Result<Box<Arrived>, Reason>),
-    /// The answer ended while somebody was busy with the request: whoever is goes on with it.
+    /// The answer ended while another thread was busy with the request. That thread records the answer.
     Leaving(Box<Departure>),
-    /// Nothing is left to do here.
+    /// The exchange is finished.
     Gone,
 }
 
@@ -173,13 +173,13 @@ enum Stage {
 #[derive(Debug)]
 struct Arrived {
     ticket: Ticket,
-    /// Who wrote it down, and knows that it waits.
+    /// The recorder that holds the request.
     recorder: Arc<Recorder>,
-    /// What the policy would have sent.
+    /// The request that the policy would have sent.
     observed: Option<Observed>,
-    /// How many answers are recorded with it that asked back.
+    /// Number of recorded answers that asked back.
     asked_back: u64,
-    /// What was done to it, if it went on before that was known.
+    /// Result of composing it, if it was sent before that was known.
     counted: Option<Done>,
 }
 
@@ -187,7 +187,7 @@ impl Recording {
     /// Begins to record a request.
     pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Arc<Request>) -> Result<Self, Reason> {
         let shelf = gateway.shelf.as_ref().ok_or(Reason::Store)?;
-        // A store that is stuck must not fill the memory with what waits for it.
+        // Without this limit, requests that wait for a stuck store would fill the memory.
         let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| Reason::Store)?;
         let desk = Arc::new(Desk {
             gateway: Arc::clone(gateway),
@@ -203,7 +203,7 @@ impl Recording {
         Ok(Self { desk, arrived: Some(arrived), counted: None })
     }
 
-    /// Waits until the request is recorded, and composed if it is to be, or until it is known that it goes on as it came.
+    /// Waits until the request is recorded and composed, or until it is known to be sent as it came.
     pub(super) async fn arrived(&mut self) -> Result<Option<Composed>, Reason> {
         match self.arrived.take() {
             Some(arrived) => {
@@ -213,34 +213,34 @@ impl Recording {
         }
     }
 
-    /// The request has gone on as it came, and this will tell how it was counted.
+    /// Notes that the request was sent as it came; `counted` receives its counts.
     pub(super) fn is_counted_by(&mut self, counted: oneshot::Receiver<Done>) {
         self.counted = Some(counted);
     }
 
-    /// How a request was counted that had gone on before, if that was found out meanwhile.
+    /// Takes the counts of a request that was sent before they were known, if they have arrived.
     pub(super) fn counted(&mut self) -> Option<Done> {
         let done = self.counted.as_mut()?.try_recv().ok()?;
         self.counted = None;
         Some(done)
     }
 
-    /// The same, when it is found out. `None` if it never is, or was told before.
+    /// Waits for the same counts. `None` if they never come, or were taken before.
     pub(super) async fn when_counted(&mut self) -> Option<Done> {
         self.counted.take()?.await.ok()
     }
 
-    /// Has the request composed anew, smaller. `None` if it cannot be.
+    /// Composes the request again, smaller; `None` if that is impossible.
     pub(super) async fn smaller(&self, refused: Refused) -> Option<Outgoing> {
         self.anew(move |desk, arrived| desk.smaller(arrived, &refused)).await
     }
 
-    /// Has the request composed anew, with what its model asks back for. `None` if it cannot be.
+    /// Composes the request again, with what its model asked back for; `None` if that is impossible.
     pub(super) async fn recall(&self, asked: AskedBack) -> Option<Recalled> {
         self.anew(move |desk, arrived| desk.recall(arrived, &asked)).await
     }
 
-    /// Has something made of a request that has arrived, on a thread that may block.
+    /// Runs `make` for a request that is recorded, on a thread that may block.
     async fn anew<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Desk, &mut Arrived) -> Option<T> + Send + 'static,
@@ -264,7 +264,7 @@ impl Recording {
         told.await.ok().flatten().and_then(Unheard::take)
     }
 
-    /// Records how it ended.
+    /// Records how the exchange ended.
     pub(super) fn depart(self, departure: Departure) {
         let departure = Box::new(departure);
         let mut stage = self.desk.stage();
@@ -278,7 +278,7 @@ impl Recording {
                 let runtime = self.desk.gateway.runtime.clone();
                 runtime.spawn_blocking(move || self.desk.depart(arrived, *departure));
             }
-            // There is one recording, and it is gone with this.
+            // An exchange has one recording, which ends with this.
             Stage::Leaving(_) | Stage::Gone => {}
         }
     }
@@ -294,7 +294,7 @@ impl Desk {
             Err(reason) => {
                 self.gateway.passes_unread(&self.principal);
                 if let Some(tell) = waiting.waits() {
-                    // Nobody may be listening, here and below.
+                    // The receiver may be gone, here and below.
                     let _ = tell.send(Err(reason));
                 }
                 return self.done_with(Err(reason));
@@ -308,14 +308,14 @@ impl Desk {
             (None, Some(Composed { way: Becomes::Decided(Way::Forward(outgoing)), .. })) => {
                 let tell = waiting.has_left();
                 arrived.counted = tell.as_ref().map(|_| outgoing.done.clone());
-                // Whoever hears of it may have it made smaller, so it has to be there.
+                // The receiver may ask at once for a smaller request, so the state is put back first.
                 self.done_with(Ok(arrived));
                 if let Some(tell) = tell {
                     let _ = tell.send(outgoing.done);
                 }
             }
             (tell, _) => {
-                // Nobody waits for an observation.
+                // An observation is made after the reply, so that the request does not wait for it.
                 if let Some(tell) = tell {
                     let _ = tell.send(Ok(None));
                 }
@@ -350,7 +350,8 @@ impl Desk {
         Some(Recalled { outgoing, usage })
     }
 
-    /// Tells whoever waits what was made of a request. If nobody does any longer, it never left.
+    /// Hands the result to the task that waits for it. If no task waits any more, the request is recorded as
+    /// one that never left.
     fn hands_over<T, H>(
         self: Arc<Self>,
         tell: oneshot::Sender<H>,
@@ -361,15 +362,15 @@ impl Desk {
         if tell.is_closed() && made.take().is_some() {
             self.never_left(&arrived.recorder, &mut arrived.ticket);
         }
-        // Whoever hears of it may have more made, so it has to be there.
+        // The receiver may ask for another request at once, so the state is put back first.
         Arc::clone(&self).done_with(Ok(arrived));
         let runtime = self.gateway.runtime.clone();
         let lost = move || drop(runtime.spawn_blocking(move || self.nobody_heard()));
-        // Nobody may be listening by now.
+        // The receiver may be gone by now.
         let _ = tell.send(told(made.map(|made| Unheard::new(made, lost))));
     }
 
-    /// Whoever waited stopped just when what was made of the request was on its way to them.
+    /// Handles a result whose receiver stopped waiting just as it was sent.
     fn nobody_heard(self: Arc<Self>) {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Arriving) {
@@ -382,14 +383,14 @@ impl Desk {
         }
     }
 
-    /// Nobody waited for what was composed: the client's own request went on, or nothing did.
+    /// Records that a composed request never left: the client's own request was sent instead, or none.
     fn never_left(&self, recorder: &Recorder, ticket: &mut Ticket) {
         if let Err(error) = recorder.never_left(ticket, now()) {
             self.failed(&error);
         }
     }
 
-    /// Nobody is busy with the request any more.
+    /// Puts the request back when a thread has finished with it.
     fn done_with(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>) {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
@@ -421,7 +422,8 @@ impl Desk {
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(body, &header);
         if request.mode != Mode::Compact {
-            // What only passes may be written with its answer: nothing waits for it before.
+            // A request that is only passed on may be written with its answer, because it does not wait for
+            // the record.
             let ticket = match (request.mode, self.gateway.unrecorded) {
                 (Mode::Record, Unrecorded::Forward) => recorder.expect(&arrival),
                 _ => recorder.arrive(&arrival),
@@ -438,7 +440,7 @@ impl Desk {
         Ok((ticket, Some(Composed { way: Becomes::Decided(way), body: plain })))
     }
 
-    /// Nothing in here waits for the store to write.
+    /// Records the end of an exchange. This does not wait for the store's writes.
     fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
         let Departure { passed, copy, how, mut composed, overflow, spliced, hidden, done } = departure;
         let (recorded, observed, asked_back) = match arrived {
@@ -461,11 +463,11 @@ impl Desk {
             .ok()
             .map(|(ticket, _)| Place { session: ticket.session, thread: ticket.thread });
         let model = recorded.as_ref().ok().and_then(|(ticket, _)| ticket.model.clone());
-        // What was refused has cost nothing, either way.
+        // A refused request costs nothing, with or without a policy.
         if let (Ending::Complete, Some(observed)) = (ending, &observed) {
             self.gateway.metrics.observed(observed);
         }
-        // An answer that asked back may be recorded though nobody waited for that.
+        // An answer that asked back may be recorded even if its receiver has gone.
         let answer = read.filter(|_| asked_back <= hidden.answers).map(|read| read.events);
         let end = End {
             answer: answer.unwrap_or_default(),
@@ -492,12 +494,13 @@ impl Desk {
                         Ok(Finish::Done) => Ok(()),
                         Err(error) => Err(error),
                     };
-                    // The thread that writes must not be the last to let go of its store. This desk keeps the gateway alive.
+                    // The writing thread must not drop the last reference to its own store. This task keeps
+                    // the gateway alive.
                     drop(owner);
                     self.departed(written, done);
                 });
             }
-            // Nobody may be listening: the client may be gone.
+            // The receiver may be gone: the client may have disconnected.
             Err(reason) => drop(done.send(Err(reason))),
         }
         let used = said.usage;
@@ -540,13 +543,13 @@ impl Desk {
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        // Nothing in there is ever half done.
+        // Every change under this lock is complete, so a poisoned lock is usable.
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Request {
-    /// Its body, not compressed, if it asks for a compaction.
+    /// Body of the request, not compressed, if it asks for a compaction.
     pub(super) fn asks_to_compact(&self, limit: usize) -> Option<Bytes> {
         let composing = &self.policy.composing;
         if self.wishes.compact.is_none() && composing.command.is_none() {
@@ -562,7 +565,7 @@ impl Request {
         is_told.then_some(plain)
     }
 
-    /// The request as the recorder takes it: its body, not compressed, and its headers.
+    /// Describes the request to the recorder: its body, not compressed, and its headers.
     fn arrival<'a>(&'a self, body: &'a str, header: &'a dyn Fn(&str) -> Option<&'a str>) -> Arrival<'a> {
         let Self { principal, format, purpose, .. } = self;
         let shared = Some(&self.body).filter(|body| intake::is_its_own(body));
@@ -570,15 +573,17 @@ impl Request {
     }
 }
 
-/// What `work` comes to, if it comes to an end. Whatever goes wrong with a request, its answer passes and is recorded.
+/// Runs `work` and returns its result unless it panics. Whatever goes wrong with a record, the answer is
+/// passed on.
 fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
-    // What was held is let go of, and whoever finds it half done reads it again.
+    // A panic releases all locks, and state that it left half done is read again from the store.
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
+/// Computes the request that the policy would have sent. A failure here has no consequences, because the
+/// result is only compared.
 fn observe(store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
-    // What is sent again has been observed.
+    // A request that is sent again has been observed already.
     if request.mode != Mode::Observe || ticket.purpose != Purpose::Turn || ticket.placed == Placed::Retried {
         return None;
     }
@@ -594,10 +599,11 @@ fn observe(store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observe
     }
 }
 
-/// Whether what is left to do is done before a thread that waits for work would begin with it.
+/// Returns true if the remaining work takes less time than handing it to another thread.
 fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -> bool {
+    /// Most bytes that are read on the spot; reading more takes longer than waking a thread.
     const BYTES: usize = 16 << 10;
-    // What the model got back on the way is read from the store.
+    // Results of the recall tool are read from the store.
     let request = arrived.as_ref().map_or(0, |arrived| match departure.spliced {
         Some(_) => usize::MAX,
         None => arrived.ticket.unwritten_bytes(),
@@ -606,7 +612,7 @@ fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -
     request.saturating_add(answer) <= BYTES
 }
 
-/// A header as far as the recorder may see it: no key gets any nearer to the store.
+/// A header as the recorder may see it: headers with keys are withheld, so that no key reaches the store.
 fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let is_secret =
         [header::AUTHORIZATION.as_str(), header::PROXY_AUTHORIZATION.as_str(), header::COOKIE.as_str()]

@@ -1,4 +1,5 @@
-//! The road: a request in, its provider's answer out, and nothing of either changed unless it is to be composed.
+//! The path of every request through the gateway: the request is sent on, the provider's answer is passed
+//! back, and neither is changed unless the request is to be composed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,7 +58,7 @@ pub(super) async fn answer(
     answered.unwrap_or_else(|trouble| trouble.answer(format))
 }
 
-/// Answers a request whose end nobody can be sure of. hyper closes the connection behind it.
+/// Refuses a request with ambiguous framing. hyper closes the connection after the answer.
 pub(super) fn refuse_framing(gateway: &Gateway, request: Request<Incoming>) -> Response<Outgoing> {
     let (head, _) = request.into_parts();
     let route = Route::of(&head);
@@ -67,12 +68,12 @@ pub(super) fn refuse_framing(gateway: &Gateway, request: Request<Incoming>) -> R
     trouble.answer(route.format(&head.headers))
 }
 
-/// Which way a request goes.
+/// Kind of a request that is sent on.
 #[derive(Clone, Copy, Debug)]
 enum Lane {
     /// It calls a model, and may be recorded.
     Call(Format),
-    /// It only passes.
+    /// It is only passed on.
     Pass(&'static [Format]),
 }
 
@@ -92,7 +93,7 @@ impl Lane {
     }
 }
 
-/// A page that anybody may see who is let in without a token.
+/// Answers with a page that needs no token.
 async fn page(gateway: &Gateway, route: Route, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
     gateway.admission.admit_visitor(headers)?;
     let text = match route {
@@ -112,7 +113,7 @@ fn counted(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>,
     Ok(own(StatusCode::OK, KIND, gateway.metrics.text()))
 }
 
-/// What somebody's sessions saved.
+/// Answers with the savings of a principal's sessions.
 fn saved(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
     let admitted = gateway.admission.admit(headers)?;
     Ok(own(StatusCode::OK, "application/json", gateway.metrics.savings(&admitted.principal)))
@@ -160,7 +161,8 @@ async fn relay(
     }
 }
 
-/// Counts a request that was not let in. No line of log tells of it: whoever knocks without a token must not fill the disk.
+/// Counts a request that was not let in. No log line is written: clients without a token must not be able to
+/// fill the disk.
 fn turned_away(gateway: &Gateway, call: Option<Format>, trouble: &Trouble) {
     gateway.metrics.finished(&Finished {
         principal: "",
@@ -177,7 +179,7 @@ fn turned_away(gateway: &Gateway, call: Option<Format>, trouble: &Trouble) {
     });
 }
 
-/// The answer of a provider, as the client gets it.
+/// Passes a provider's answer on to the client.
 async fn passed(
     mut passage: Passage,
     response: Response<Begun>,
@@ -190,7 +192,7 @@ async fn passed(
     if let Some(fate) = passage.fate() {
         head.headers.insert(fate::HEADER, fate.header());
     }
-    // How a provider counts its versions is nothing to the client's connection.
+    // The provider's HTTP version does not concern the client's connection.
     head.version = Version::HTTP_11;
     if let Some(watch) = watch {
         head.headers = headers::unmeasured(&head.headers);
@@ -202,7 +204,7 @@ async fn passed(
     Response::from_parts(head, Outgoing::Passing(Box::new(Passing::new(body, passage, pause))))
 }
 
-/// An answer in a model's place, as the client gets it: when it is in the log, like any other.
+/// Answers in a model's place, once the answer is in the log, like any other.
 async fn replied(passage: &mut Passage, reply: Reply) -> Result<Response<Outgoing>, Trouble> {
     let body = Bytes::from(reply.body);
     let answer = own(StatusCode::OK, reply.kind, body.clone());
@@ -211,7 +213,7 @@ async fn replied(passage: &mut Passage, reply: Reply) -> Result<Response<Outgoin
     let Some(recorded) = passage.end(How::Ended) else { return Ok(answer) };
     match passage.gateway().unrecorded {
         Unrecorded::Forward => {
-            // It is told all the same.
+            // The answer is sent even if it could not be recorded in time.
             let _ = timeout(passing::HELD, recorded).await;
             Ok(answer)
         }
@@ -222,7 +224,7 @@ async fn replied(passage: &mut Passage, reply: Reply) -> Result<Response<Outgoin
     }
 }
 
-/// What is to be done with a request that was let in.
+/// A request that was let in, with everything needed to handle it.
 struct Errand {
     alive: Alive,
     lane: Lane,
@@ -231,9 +233,9 @@ struct Errand {
     head: Parts,
 }
 
-/// Why a request did not pass.
+/// Reason why a request failed.
 pub(super) struct Failure {
-    /// How it ended with that.
+    /// Way in which the request ended with it.
     pub(super) how: How,
     trouble: Trouble,
 }
@@ -280,7 +282,7 @@ impl Errand {
         Ok(Reached::Provider(begun::unread(response)))
     }
 
-    /// What the request wants of being composed.
+    /// Reads the request's options for composing.
     fn wishes(&self) -> Result<Wishes, Trouble> {
         let wishes = wishes(&self.head.headers)?;
         match (wishes.window, self.treatment.window) {
@@ -302,7 +304,7 @@ impl Errand {
         if route::is_disguised(&self.head.headers) { Err(Trouble::disguised_route()) } else { Ok(()) }
     }
 
-    /// The head of the request as `upstream` gets it, and the headers it came with.
+    /// Makes the head of the request as `upstream` gets it; also returns the headers that it came with.
     fn addressed(&mut self, upstream: &Upstream) -> Result<(Parts, HeaderMap), Trouble> {
         if self.admitted.key == KeyShown::Ours && upstream.key().is_none() {
             return Err(Trouble::no_key());
@@ -313,7 +315,7 @@ impl Errand {
         head.uri = upstream.at(path).map_err(|_| Trouble::unknown_path())?;
         let key = upstream.key().zip(upstream.format(self.lane.formats()));
         head.headers = headers::to_provider(&self.head.headers, upstream.host(), key);
-        // How the client writes the names of its headers is in here.
+        // The extensions hold the spelling of the client's header names.
         head.extensions = std::mem::take(&mut self.head.extensions);
         Ok((head, std::mem::take(&mut self.head.headers)))
     }
@@ -331,8 +333,9 @@ pub(super) async fn send(
     })
 }
 
-/// Begins to record a request; where nothing may pass that is not recorded, waits for that. One that is to be composed waits
-/// for it in any case, but where it may pass unrecorded, not for long: `None` if it was not composed.
+/// Begins to record a request. If requests must not pass unrecorded, waits until it is recorded. A request
+/// that is to be composed is waited for in any case, but only for a short time if it may pass unrecorded:
+/// `None` if it was not composed.
 pub(super) async fn record(
     passage: &mut Passage,
     alive: Alive,
@@ -366,7 +369,7 @@ pub(super) async fn record(
         (Err(reason @ (Reason::Store | Reason::TooLarge)), Unrecorded::Refuse) => {
             Err(Trouble::unrecorded(reason))
         }
-        // Nobody can record what cannot be read, and its provider will say so.
+        // A body that cannot be read cannot be recorded; the provider will report the error.
         (Err(reason), _) => {
             if mode == Mode::Compact {
                 gateway.uncomposed(Uncomposed::Unrecorded(reason));
@@ -376,7 +379,7 @@ pub(super) async fn record(
     }
 }
 
-/// The model a request asks, if it can be read.
+/// Name of the model that a request asks for, if the body can be read.
 fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
     let expanded;
     let body = match Coding::of(headers) {
@@ -389,7 +392,7 @@ fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
     asked(body)
 }
 
-/// The model that a body asks which is not compressed.
+/// Name of the model in a body that is not compressed.
 fn asked(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Asked {

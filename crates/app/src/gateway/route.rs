@@ -1,9 +1,10 @@
-//! Where a request wants to go, read from its method, its path and few of its headers.
+//! Routes of requests, read from the method, the path and a few headers.
 //!
-//! Only the path is ever used: a host that a client names, in an absolute address or in a header, leads nowhere.
+//! Only the path is ever used: a host that a client names, in an absolute address or in a header, is ignored.
 //!
-//! Servers read paths more loosely than they are written: with slashes doubled, letters escaped or capital. So a call is
-//! known however it is spelt, lest it pass unrecorded, and a path that climbs in any spelling leads nowhere.
+//! Servers read paths more loosely than they are written: with doubled slashes, escaped letters or capitals.
+//! So a call is recognised in any spelling, lest it pass unrecorded, and a path that climbs out of its folder
+//! in any spelling is refused.
 
 use std::borrow::Cow;
 
@@ -12,36 +13,36 @@ use http::{HeaderMap, HeaderName, Method, header, request::Parts};
 
 use super::wishes::unescaped;
 
-/// Where a request wants to go.
+/// Route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// To a model, which is to go on with a conversation.
+    /// A call of a model that continues a conversation.
     Call(Format),
-    /// To something else that a provider has, whichever takes one of these formats.
+    /// Any other route of a provider; the formats say which providers may have it.
     Pass(&'static [Format]),
-    /// To a socket, which the gateway does not open.
+    /// A WebSocket, which the gateway does not open.
     Socket,
-    /// To the gateway itself, to see whether somebody is there.
+    /// The gateway's root page, which shows that it is running.
     Greeting,
-    /// Whether the gateway runs.
+    /// Status page: the gateway is running.
     Health,
-    /// Whether the gateway can do its work.
+    /// Status page: the gateway can do its work.
     Ready,
-    /// What the gateway counts.
+    /// Metrics of the gateway.
     Metrics,
-    /// What compaction saves.
+    /// Savings by compaction.
     Savings,
-    /// Nowhere.
+    /// No known route.
     Unknown,
 }
 
-/// Where nothing says which of OpenAI's formats is meant.
+/// Formats of OpenAI, for routes that do not distinguish them.
 const OPENAI: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses];
 
-/// Where OpenAI compacts a history.
+/// Route at which OpenAI compacts a history.
 const COMPACT: &str = "/v1/responses/compact";
 
-/// Headers by which some servers let a request be another one than its first line says.
+/// Headers by which some servers replace the method or path of a request.
 const OTHER_ROUTE: [HeaderName; 5] = [
     HeaderName::from_static("x-http-method-override"),
     HeaderName::from_static("x-http-method"),
@@ -50,27 +51,27 @@ const OTHER_ROUTE: [HeaderName; 5] = [
     HeaderName::from_static("x-rewrite-url"),
 ];
 
-/// How often a path is unescaped at most. Servers do it once, few of them twice.
+/// Most times that a path is unescaped. Servers do it once, a few of them twice.
 const UNESCAPED: usize = 4;
 
-/// The route by which the configuration knows a call of this path.
+/// Name of the route under which the configuration knows a call of this path.
 pub(super) fn own(path: &str) -> Cow<'_, str> {
     let path = plain(path);
     if path == COMPACT { Cow::Borrowed("/v1/responses") } else { path }
 }
 
-/// What a call of this path is for, where the path says so.
+/// Purpose of a call of this path, if the path shows it.
 pub(super) fn purpose(path: &str) -> Option<Purpose> {
     (plain(path) == COMPACT).then_some(Purpose::Compaction)
 }
 
-/// Whether a request may be another one to its provider than its method and path say.
+/// Returns true if the provider may read another method or path from the headers of a request.
 pub(super) fn is_disguised(headers: &HeaderMap) -> bool {
     OTHER_ROUTE.iter().any(|name| headers.contains_key(name))
 }
 
 impl Route {
-    /// Where a request with this head wants to go.
+    /// Finds the route of a request with this head.
     pub(super) fn of(head: &Parts) -> Self {
         let path = head.uri.path();
         match (&head.method, path) {
@@ -89,7 +90,7 @@ impl Route {
         }
     }
 
-    /// Whose words an error is said in.
+    /// Format in which errors of this route are written.
     pub(super) fn format(self, headers: &HeaderMap) -> Format {
         match self {
             Self::Call(format) => format,
@@ -111,7 +112,7 @@ impl Route {
     }
 }
 
-/// The formats of whoever has what stands at `path`.
+/// Formats of the providers that may serve `path`.
 fn formats(path: &str, headers: &HeaderMap) -> &'static [Format] {
     let below =
         |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -128,7 +129,7 @@ fn formats(path: &str, headers: &HeaderMap) -> &'static [Format] {
     }
 }
 
-/// Whether a client speaks to Anthropic, where its path does not say so.
+/// Returns true if the headers show a client of Anthropic, for paths that do not tell.
 fn is_anthropic(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version") || headers.contains_key("x-api-key")
 }
@@ -138,7 +139,7 @@ fn wants_socket(headers: &HeaderMap) -> bool {
     asked.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// The format of the calls that are made at `path`.
+/// Format of the calls at `path`.
 fn called(path: &str) -> Option<Format> {
     match &*plain(path) {
         "/v1/chat/completions" => Some(Format::OpenaiChat),
@@ -148,7 +149,8 @@ fn called(path: &str) -> Option<Format> {
     }
 }
 
-/// A path as the loosest server reads it: unescaped, in small letters, without empty segments and a slash at its end.
+/// Normalises a path as the loosest server reads it: unescaped, in lower case, without empty segments and a
+/// slash at its end.
 fn plain(path: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/_.-".contains(&byte);
     if path.bytes().all(is_plain) && !path.contains("//") && !path.ends_with('/') {
@@ -160,7 +162,7 @@ fn plain(path: &str) -> Cow<'_, str> {
     Cow::Owned(segments.fold(String::with_capacity(text.len()), |path, segment| path + "/" + segment))
 }
 
-/// A path without escapes; `None` if it has escapes in escapes in escapes.
+/// Unescapes a path completely; `None` if escapes are nested too deeply.
 fn wholly_unescaped(path: &str) -> Option<Vec<u8>> {
     let mut path = path.as_bytes().to_vec();
     for _ in 0..UNESCAPED {
@@ -173,13 +175,15 @@ fn wholly_unescaped(path: &str) -> Option<Vec<u8>> {
     None
 }
 
-/// Whether a path goes up again, out of what is served: some servers would follow it, with the provider's key in hand.
+/// Returns true if a path climbs above the root with `..`: some servers would follow it, with the provider's
+/// key in hand.
 fn climbs(path: &str) -> bool {
     if !path.contains(['.', '%', '\\']) {
         return false;
     }
     let Some(path) = wholly_unescaped(path) else { return true };
-    // What stands behind a semicolon is no part of a segment's name to servers that know such parameters.
+    // Servers that support path parameters do not count the text behind a semicolon as part of a segment's
+    // name.
     let name = |segment: &[u8]| segment.split(|byte| *byte == b';').next().map(<[u8]>::to_vec);
     path.split(|byte| b"/\\".contains(byte))
         .filter_map(name)

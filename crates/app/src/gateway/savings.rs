@@ -1,15 +1,16 @@
-//! What compaction saves: measured against the sessions that are left as they are, and estimated from those that are
-//! compacted.
+//! Savings by compaction: measured against the sessions that are left as they are, and estimated from those
+//! that are compacted.
 //!
-//! *Measured* is what a call costs in sessions of either group, a mean over sessions: both were chosen by lot and both were
-//! paid, so nothing is supposed. *Estimated* is what the calls cost against what the same calls would have cost as the
-//! client sent them, over all of them. It is as good as our idea of the price of what was never sent, and is not told where
-//! nobody can have one of most calls.
+//! *Measured* compares the cost of a call in both groups of sessions, as a mean over sessions. Sessions are
+//! assigned by lot and both groups were paid for, so nothing has to be assumed. *Estimated* compares the cost
+//! of all compacted calls with their cost if they had been sent as the client sent them. It is only as good
+//! as our price for requests that were never sent, and is left out if most calls have no such price.
 //!
-//! Calls of a session resemble each other, so both intervals are over sessions. They are made by the delta method, of sums
-//! that are exact and that nothing is ever taken out of: a bootstrap would need every session kept, and played against
-//! sessions as uneven as real ones it held the truth no more often. The measured saving counts each session once because
-//! of that unevenness: with calls thrown together a few long sessions decide, and what calls itself 95 % is 80 %.
+//! Calls of a session resemble each other, so both intervals are over sessions. They use the delta method on
+//! exact sums from which nothing is ever removed: a bootstrap would need every session kept, and in
+//! simulations with sessions as uneven as real ones its intervals were no more accurate. The measured saving
+//! counts each session once because of that unevenness: with all calls pooled, a few long sessions decide the
+//! result, and a nominal 95 % interval covers 80 %.
 
 mod sums;
 
@@ -27,17 +28,17 @@ use serde::Serialize;
 
 use self::sums::{Sums, float, student};
 
-/// Of fewer sessions in a group no interval is told.
+/// Fewest sessions in a group for which an interval is reported.
 const FEWEST: u64 = 20;
 
-/// How many sessions of a principal are told one by one: the newest.
+/// Most sessions of a principal that are listed one by one: the newest.
 const KEPT: usize = 1_000;
 
-/// More than any session costs, so that sums of squares have room: a million dollars.
+/// Upper limit of a session's cost, so that sums of squares do not overflow: a million dollars.
 const DEAREST: u64 = 1_000_000_000_000_000;
 
-/// In which group a call is, of those that are compared. One that could not be made smaller is with those that were to be; one
-/// that nobody would have compacted is in neither.
+/// Group of a call, if it takes part in the comparison. A call that was to be compacted but could not be made
+/// smaller is in the treated group; one that was never to be compacted is in neither.
 pub(crate) fn group(left: Left) -> Option<Arm> {
     match left {
         Left::Composed | Left::Unfit | Left::Illegal | Left::Ahead => Some(Arm::Treated),
@@ -46,7 +47,7 @@ pub(crate) fn group(left: Left) -> Option<Arm> {
     }
 }
 
-/// What is saved, of all sessions and of each principal's.
+/// Savings of all sessions and of each principal's.
 #[derive(Debug, Default)]
 pub(crate) struct Savings {
     all: Figures,
@@ -56,60 +57,60 @@ pub(crate) struct Savings {
 /// A call that was paid for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paid<'a> {
-    /// Whose it is.
+    /// Owner of the session.
     pub(crate) principal: &'a str,
     /// Its session.
     pub(crate) session: SessionId,
-    /// The group that the session is in.
+    /// Group of the session.
     pub(crate) arm: Arm,
-    /// The input that the provider counted.
+    /// Input tokens that the provider counted.
     pub(crate) input: Tokens,
-    /// What it cost; nothing if no price is known.
+    /// Cost of the call; `None` if no price is known.
     pub(crate) cost: Option<Money>,
-    /// What it would have cost as the client sent it, if that was estimated.
+    /// Cost of the call as the client sent it, if that was estimated.
     pub(crate) full: Option<Money>,
-    /// Why that cannot be known.
+    /// Reason why that cost is unknown.
     pub(crate) unknown: Option<UnknownCache>,
 }
 
-/// A share that is saved.
+/// Share of the cost that is saved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Saving {
-    /// The best guess; below 0 if more was paid.
+    /// The best estimate; below 0 if more was paid.
     pub(crate) point: Option<f64>,
-    /// Where the interval begins that holds the truth in 95 of 100 cases.
+    /// Lower end of the 95 % interval.
     pub(crate) low: Option<f64>,
-    /// Where it ends.
+    /// Upper end of the 95 % interval.
     pub(crate) high: Option<f64>,
-    /// Why something of this is not told.
+    /// Reason why a part is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<String>,
 }
 
-/// What a page tells.
+/// Contents of the savings page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
-    /// The one to go by.
+    /// The result to go by.
     measured: Saving,
     estimated: Estimate,
     treated: Total,
     held_out: Total,
-    /// The newest first.
+    /// Sessions, newest first.
     sessions: Vec<Line>,
 }
 
-/// A saving that rests on what was never sent.
+/// A saving that rests on requests that were never sent.
 #[derive(Debug, Serialize)]
 struct Estimate {
     #[serde(flatten)]
     saving: Saving,
-    /// For whoever reads the page.
+    /// Explanation for readers of the page.
     about: &'static str,
-    /// How many calls it leaves out because nobody knows what they would have cost, by the reason.
+    /// Number of calls left out because their uncompacted cost is unknown, by the reason.
     uncompared_calls: BTreeMap<&'static str, u64>,
 }
 
-/// What an estimate is.
+/// Explanation of the estimate.
 const ABOUT: &str = "an estimate: the same calls, priced as the client sent them with the cache it would have had; the \
                      measured saving needs none";
 
@@ -124,16 +125,16 @@ struct Line {
     saved: Option<f64>,
 }
 
-/// What a group of sessions came to.
+/// Totals of a group of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Total {
-    /// How many sessions.
+    /// Number of sessions.
     pub(crate) sessions: u64,
     calls: u64,
     input_tokens: u64,
     #[serde(rename = "cost_dollars", serialize_with = "dollars")]
     cost: Money,
-    /// Of the calls of which both are known.
+    /// Cost of the calls of which both costs are known.
     #[serde(rename = "cost_compared_dollars", serialize_with = "dollars")]
     compared: Money,
     #[serde(rename = "cost_full_dollars", serialize_with = "dollars")]
@@ -146,7 +147,7 @@ impl Savings {
         if !self.principals.contains_key(paid.principal) {
             self.principals.insert(Arc::from(paid.principal), Account::default());
         }
-        // Just put there, if it was not.
+        // The entry was inserted above if it was missing.
         let Some(account) = self.principals.get_mut(paid.principal) else { return };
         let (before, after) = account.record(paid);
         for figures in [&mut account.figures, &mut self.all] {
@@ -157,22 +158,22 @@ impl Savings {
         }
     }
 
-    /// What is saved by our estimate, of all sessions.
+    /// Estimated saving over all sessions.
     pub(crate) fn estimated(&self) -> Saving {
         self.all.estimated()
     }
 
-    /// What is saved by comparison, of all sessions.
+    /// Measured saving over all sessions.
     pub(crate) fn measured(&self) -> Saving {
         self.all.measured()
     }
 
-    /// What the sessions of a group came to.
+    /// Totals of a group's sessions.
     pub(crate) fn total(&self, arm: Arm) -> Total {
         *self.all.total(arm)
     }
 
-    /// What somebody may see: their own sessions, and nothing of anybody else's.
+    /// Page for one principal: their own sessions and no others.
     pub(crate) fn page(&self, principal: &str) -> Page {
         let nothing = Account::default();
         let account = self.principals.get(principal).unwrap_or(&nothing);
@@ -192,18 +193,18 @@ impl Savings {
     }
 }
 
-/// What a principal paid.
+/// Costs of a principal's sessions.
 #[derive(Debug, Default)]
 struct Account {
     figures: Figures,
     sessions: HashMap<SessionId, Told>,
-    /// The sessions by the moment of their last call.
+    /// Sessions by the time of their last call.
     order: BTreeMap<u64, SessionId>,
     moment: u64,
 }
 
 impl Account {
-    /// Counts a call; what its session was before, and what it is now.
+    /// Counts a call; returns its session's totals before and after.
     fn record(&mut self, paid: &Paid<'_>) -> (Option<Told>, Told) {
         let before = self.sessions.get(&paid.session).copied();
         let mut after = before.unwrap_or_else(|| Told::new(paid.arm));
@@ -213,7 +214,7 @@ impl Account {
         after.record(paid);
         self.sessions.insert(paid.session, after);
         self.order.insert(after.moment, paid.session);
-        // Should it go on, it is taken for another session.
+        // A session that is removed here and then continues counts as a new one.
         if self.sessions.len() > KEPT
             && let Some((_, oldest)) = self.order.pop_first()
         {
@@ -227,18 +228,18 @@ impl Account {
     }
 }
 
-/// What is known of a session.
+/// Totals of a session.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     arm: Arm,
     calls: u64,
-    /// Those whose price is known.
+    /// Calls whose price is known.
     priced: u64,
-    /// Those of which both prices are known.
+    /// Calls of which both costs are known.
     both: u64,
     input: Tokens,
     cost: Money,
-    /// Of the calls of which both are known.
+    /// Cost of the calls of which both costs are known.
     compared: Money,
     full: Money,
     moment: u64,
@@ -275,7 +276,7 @@ impl Told {
         }
     }
 
-    /// What a call of it costs.
+    /// Mean cost of a call of this session.
     fn rate(&self) -> Option<u64> {
         self.cost.0.checked_div(self.priced)
     }
@@ -293,23 +294,23 @@ impl Told {
     }
 }
 
-/// What some sessions came to. Nothing is ever taken out of it but what takes its place.
+/// Sums over sessions. A session's old totals are only ever replaced by its new ones.
 #[derive(Debug, Default)]
 struct Figures {
     treated: Total,
     held_out: Total,
-    /// Of compacted sessions: what they cost, and what they would have.
+    /// Compacted sessions: their cost with and without compaction.
     estimate: Sums,
-    /// What a call costs in each session, of compacted ones and of the others.
+    /// Mean cost of a call in each session, of compacted sessions and of the others.
     rates: [Sums; 2],
-    /// Calls of compacted sessions of which both prices are known.
+    /// Calls of compacted sessions of which both costs are known.
     both: u64,
-    /// Those of which nobody knows what they would have cost.
+    /// Calls whose cost without compaction is unknown.
     uncompared: BTreeMap<UnknownCache, u64>,
 }
 
 impl Figures {
-    /// A session has gone on.
+    /// Replaces a session's totals when it has another call.
     fn replace(&mut self, before: Option<&Told>, after: &Told) {
         let total = match after.arm {
             Arm::Treated => &mut self.treated,
@@ -349,7 +350,7 @@ impl Figures {
     }
 
     fn estimated(&self) -> Saving {
-        // A part of the calls tells of all of them only if it is most of them.
+        // A part of the calls stands for all of them only if it is the larger part.
         let uncompared: u64 = self.uncompared.values().sum();
         if uncompared > self.both
             && let Some((why, _)) = self.uncompared.iter().max_by_key(|(_, calls)| **calls)
@@ -364,7 +365,8 @@ impl Figures {
             return Saving::missing("no compacted session has a known price yet".to_owned());
         };
         let point = Some(1.0 - ratio.value);
-        // However many there are: as long as few of them cost nearly all, few are what is known.
+        // Sessions are weighted: if a few of them cost nearly everything, the sample is small however many
+        // there are.
         let telling = ratio.weight;
         if telling < float(FEWEST) {
             let missing = format!(
@@ -392,7 +394,7 @@ impl Figures {
         if treated.value <= 0.0 || held_out.value <= 0.0 {
             return Saving::missing("one of the groups cost nothing".to_owned());
         }
-        // Of logarithms, in which a quotient is a difference and its distribution even.
+        // Logarithms turn the quotient into a difference, and make its distribution more even.
         let parts = [&treated, &held_out]
             .map(|ratio| (ratio.variance / ratio.value.powi(2), float(ratio.sessions) - 1.0));
         let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
@@ -424,7 +426,7 @@ fn dollars<S: serde::Serializer>(money: &Money, serializer: S) -> Result<S::Ok, 
 mod tests {
     use super::*;
 
-    /// Numbers that are the same in every run (SplitMix64).
+    /// Pseudo-random numbers that are the same in every run (SplitMix64).
     struct Dice(u64);
 
     impl Dice {
@@ -436,7 +438,7 @@ mod tests {
             mixed ^ (mixed >> 31)
         }
 
-        /// Between 0 and 1, and neither.
+        /// A number between 0 and 1, both excluded.
         fn share(&mut self) -> f64 {
             (float(self.next() >> 11) + 0.5) / float(1 << 53)
         }
@@ -445,7 +447,7 @@ mod tests {
             (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos()
         }
 
-        /// What sessions are like: most are short, and some very long.
+        /// A number of calls as in real sessions: most are short, and a few very long.
         fn calls(&mut self) -> u32 {
             #[expect(
                 clippy::cast_possible_truncation,
@@ -479,7 +481,7 @@ mod tests {
         }
     }
 
-    /// How often, of a thousand, an interval holds what is true.
+    /// Counts how many of a thousand intervals contain the true value.
     fn covered(truth: f64, mut play: impl FnMut() -> Saving) -> usize {
         let holds = |saving: Saving| {
             saving.low.zip(saving.high).is_some_and(|(low, high)| (low..=high).contains(&truth))
@@ -487,8 +489,8 @@ mod tests {
         (0..1_000).filter(|_| holds(play())).count()
     }
 
-    /// What a session costs, and its calls: a call costs the more the longer its session is, and where it is compacted
-    /// 40 % less.
+    /// A session's cost and number of calls: a call costs more the longer its session is, and 40 % less if it
+    /// is compacted.
     fn played(dice: &mut Dice, arm: Arm) -> (f64, u64) {
         let calls = dice.calls();
         let saved = if arm == Arm::Treated { 0.4 } else { 0.0 };
@@ -532,7 +534,7 @@ mod tests {
 
     #[test]
     fn an_estimated_interval_holds_the_truth_about_95_times_of_100() {
-        // A session costs by its calls; what is saved of it differs, and is a third on the whole.
+        // A session's cost grows with its calls; its saving varies, and is a third on average.
         let mut dice = Dice(4);
         let covered = covered(1.0 / 3.0, || {
             let mut figures = Figures::default();
@@ -551,7 +553,7 @@ mod tests {
         let mut savings = Savings::default();
         for number in 0..40 {
             let arm = if number < 20 { Arm::Treated } else { Arm::HeldOut };
-            // Two calls a session, so that each is counted before it is whole.
+            // Two calls a session, so that each session is counted before it is complete.
             for _ in 0..2 {
                 let cost = if arm == Arm::Treated { 600 } else { 1_000 };
                 savings.record(&paid(number, arm, cost, Some(800)));
@@ -577,7 +579,7 @@ mod tests {
         assert_eq!((measured.point, measured.low), (None, None));
         let said = measured.missing.expect("a reason");
         assert!(said.starts_with("too few sessions: 20 compacted and 19 left"), "{said}");
-        // A long one among short ones: as good as one.
+        // One long session among short ones counts as one session.
         savings.record(&paid(0, Arm::Treated, 600_000, Some(800_000)));
         let estimated = savings.estimated();
         assert_eq!((estimated.point, estimated.low), (Some(0.25), None));

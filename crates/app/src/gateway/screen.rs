@@ -1,4 +1,4 @@
-//! What a person reads who starts a gateway: where it listens, what it does, and how each agent is told of it.
+//! The text that is printed when a gateway starts: its address, its settings, and how to connect each agent.
 
 use std::{
     fmt::{self, Write as _},
@@ -13,7 +13,7 @@ use super::config::{
     shown::{asked_for, compacting, url},
 };
 
-/// The first screen, but for the address, which is not known before the gateway listens.
+/// The start screen, except for the address, which is not known before the gateway listens.
 #[derive(Debug)]
 pub(crate) struct Screen {
     facts: String,
@@ -24,7 +24,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Of a gateway that is set up like this.
+    /// Screen of a gateway with this configuration.
     pub(crate) fn of(config: &Config, database: &Path) -> Self {
         let mut facts = String::new();
         say(&mut facts, config, database).expect("writing to a string does not fail");
@@ -38,7 +38,7 @@ impl Screen {
         }
     }
 
-    /// All of it, when the gateway listens on `address`.
+    /// The whole text, for a gateway that listens on `address`.
     pub(crate) fn at(&self, address: SocketAddr) -> String {
         let mut screen =
             format!("epitome listens on http://{address}\n\n{}\nPoint an agent at it:\n\n", self.facts);
@@ -52,7 +52,7 @@ impl Screen {
         screen
     }
 
-    /// The same in a line of log.
+    /// Writes the same facts as one log line.
     pub(crate) fn log(&self, address: SocketAddr) {
         let url = format!("http://{address}");
         let Self { mode, database, upstreams, .. } = self;
@@ -60,7 +60,7 @@ impl Screen {
     }
 }
 
-/// Where an agent on this machine finds a gateway.
+/// Address under which agents on this machine reach the gateway.
 fn local(mut address: SocketAddr) -> String {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -110,7 +110,7 @@ fn say(f: &mut String, config: &Config, database: &Path) -> fmt::Result {
     Ok(())
 }
 
-/// How each agent is told where to send its requests.
+/// Settings by which each agent is pointed to the gateway.
 fn agents(url: &str) -> [(&'static str, String); 7] {
     [
         ("Claude Code", format!("ANTHROPIC_BASE_URL={url} claude")),

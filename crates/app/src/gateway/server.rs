@@ -1,4 +1,4 @@
-//! Connections: taken, served one task each, and let go of in order.
+//! Connections: accepted, served by one task each, and closed in order.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
@@ -21,22 +21,23 @@ use super::{
     shutdown::{Order, Signals},
 };
 
-/// How long the last records may take when everything else has ended.
+/// Longest time for the last records after everything else has ended.
 const FLUSH: Duration = Duration::from_secs(10);
 
-/// How far the gateway is with stopping.
+/// Phase of the gateway's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// It is not.
+    /// Serving requests.
     Serving,
-    /// What is on its way is finished, and nothing begun.
+    /// Finishing requests in progress and accepting no new ones.
     Stopping,
-    /// What is still on its way is cut off.
+    /// Cutting off requests still in progress.
     Closing,
 }
 
-/// Serves until a signal comes, and then finishes what is on its way. A second signal ends at once. Where others look after
-/// the gateway, they are told that it stops some time before its port closes.
+/// Serves until a signal comes, and then finishes the requests in progress. A second signal ends the process
+/// at once. If the gateway runs behind a load balancer, `/readyz` reports the stop some time before the port
+/// closes.
 pub(super) async fn run(
     gateway: Arc<Gateway>,
     listener: TcpListener,
@@ -49,7 +50,7 @@ pub(super) async fn run(
     let (alive, mut gone) = mpsc::channel(1);
     let (phase, watched) = watch::channel(Phase::Serving);
     let (current, gateways) = watch::channel(gateway);
-    // When the port closes, once that is known.
+    // Time at which the port closes, once that is known.
     let mut closing = None;
     loop {
         let accepted = tokio::select! {
@@ -77,7 +78,7 @@ pub(super) async fn run(
                 tokio::spawn(serve(gateways.clone(), stream, alive.clone(), watched.clone()));
             }
             Err(error) => {
-                // Too many files are open, most likely: some will be closed.
+                // Most likely too many files are open; others will be closed.
                 tracing::warn!(%error, "a connection was not taken");
                 sleep(Duration::from_millis(50)).await;
             }
@@ -102,13 +103,13 @@ pub(super) async fn run(
     }
 }
 
-/// Whoever tells it twice does not wait.
+/// Ends the process at once, on a second signal.
 fn insisted() -> ! {
     tracing::warn!("told twice to stop: ending at once");
     std::process::exit(1);
 }
 
-/// Says on `/readyz` that the gateway stops. How long before its port closes?
+/// Reports on `/readyz` that the gateway is stopping. Returns the time until its port closes.
 fn announced(gateway: &Gateway) -> Duration {
     gateway.health.stops();
     let notice = gateway.limits.notice_at(gateway.listening);
@@ -118,7 +119,7 @@ fn announced(gateway: &Gateway) -> Duration {
     notice
 }
 
-/// Waits for a time, or forever.
+/// Waits until a time, or forever.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -126,7 +127,7 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// Goes by the configuration as it is now. If it is wrong, the old one stays.
+/// Applies the configuration as it is now. If it is invalid, the old one stays.
 fn reloaded(current: &watch::Sender<Arc<Gateway>>, reload: impl Fn() -> anyhow::Result<Config>) {
     let gateway = Arc::clone(&current.borrow());
     match reload().and_then(|config| gateway.reloaded(config)) {
@@ -180,7 +181,7 @@ async fn serve(
         }
     });
     let mut connection = pin!(builder.serve_connection(io, service));
-    // However it ends, its client knows better than a log.
+    // The client sees any error itself, so none is logged.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = reached(&mut phase, Phase::Stopping) => connection.as_mut().graceful_shutdown(),
@@ -191,10 +192,10 @@ async fn serve(
     }
 }
 
-/// The least that a connection reads at a time.
+/// Smallest read buffer of a connection.
 const MINIMUM: usize = 8 << 10;
 
 async fn reached(phase: &mut watch::Receiver<Phase>, expected: Phase) {
-    // Whoever says so may be gone: then there is nothing left to wait for.
+    // The sender may be gone: then there is nothing left to wait for.
     let _ = phase.wait_for(|phase| *phase >= expected).await;
 }

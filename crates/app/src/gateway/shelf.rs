@@ -1,17 +1,18 @@
-//! The store that a gateway records into, and whoever records.
+//! The store that a gateway records into, with its recorder.
 //!
-//! A store that could only be looked at when it was opened is opened again by whoever needs it: a right to write may have
-//! been given back, a disk mounted anew. What a recorder remembers is lost with it, which costs a few lookups.
+//! A store that could only be opened for reading is opened again when a recorder is needed: the right to
+//! write may have been restored, or a disk mounted again. The recorder's caches are lost with it, which costs
+//! a few lookups.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use epitome::{recorder::Recorder, store::Sqlite};
 
-/// Where the store is kept.
+/// Holder of the store.
 #[derive(Debug)]
 pub(super) struct Shelf {
     recorder: RwLock<Arc<Recorder>>,
-    /// Held by whoever opens the store: the others go on with what there is.
+    /// Held while the store is opened again; other threads use the current recorder meanwhile.
     opening: Mutex<()>,
 }
 
@@ -21,14 +22,14 @@ impl Shelf {
         Self { recorder: RwLock::new(Arc::new(Recorder::new(store))), opening: Mutex::default() }
     }
 
-    /// Whoever records. Blocks while the store is opened again.
+    /// The recorder. Blocks while the store is opened again.
     pub(super) fn recorder(&self) -> Arc<Recorder> {
         let recorder = self.current();
         if !recorder.store().is_read_only() {
             return recorder;
         }
         let Ok(_opening) = self.opening.try_lock() else { return recorder };
-        // Somebody may have done it in the meantime.
+        // Another thread may have opened it in the meantime.
         let recorder = self.current();
         if !recorder.store().is_read_only() {
             return recorder;
@@ -43,7 +44,7 @@ impl Shelf {
         }
     }
 
-    /// Whoever records, as it stands. Waits for nobody who opens the store.
+    /// The recorder as it stands, without waiting for the store to be opened.
     pub(super) fn current(&self) -> Arc<Recorder> {
         Arc::clone(&self.recorder.read().unwrap_or_else(PoisonError::into_inner))
     }

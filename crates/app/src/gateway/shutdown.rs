@@ -1,4 +1,4 @@
-//! What the gateway is told from outside: to stop, where the first signal asks and the second insists, or to read its
+//! Signals from outside: to stop, where the first one asks and the second insists, or to read the
 //! configuration again.
 
 use anyhow::Context;
@@ -12,19 +12,19 @@ pub(super) struct Signals {
     hangup: Signal,
 }
 
-/// What a signal says.
+/// Meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Stop, and let others see it first.
+    /// Stop, after reporting it on `/readyz`.
     Terminate,
-    /// Stop: whoever sits before it waits.
+    /// Stop at once: a person at the terminal is waiting.
     Interrupt,
     /// Read the configuration again.
     Reload,
 }
 
 impl Signals {
-    /// Listens from now on: a signal that comes before anybody waits is not lost.
+    /// Listens from now on: a signal that comes before the first wait is not lost.
     pub(super) fn listen() -> anyhow::Result<Self> {
         let listen = |kind: SignalKind| signal(kind).context("listening for signals");
         Ok(Self {
@@ -34,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Order {
         tokio::select! {
             _ = self.terminate.recv() => Order::Terminate,
@@ -43,7 +43,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next that says to stop.
+    /// Waits for the next signal to stop.
     pub(super) async fn stop(&mut self) {
         while self.next().await == Order::Reload {}
     }

@@ -1,7 +1,9 @@
-//! Who writes the summaries of sessions: the built-in summariser, one model for all, or each session's own.
+//! Sources of the summaries of sessions: the built-in summariser, one model for all, or each session's own
+//! model.
 //!
-//! A session's own model is asked at the provider its newest request went to, with the headers of that request, because
-//! nobody else has its key. Those are held for as long as the session is remembered and are seen by nobody but that provider.
+//! A session's own model is asked at the provider that its newest request went to, with the headers of that
+//! request, because only the client has the key. These headers are held for as long as the session is
+//! remembered, and only that provider ever sees them.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -36,16 +38,16 @@ use super::{
     upstream::{SendError, Upstreams},
 };
 
-/// The window of a model of which nobody says how large it is.
+/// Window of a model whose size is unknown.
 const USUAL: Tokens = Tokens(128_000);
 
-/// How many letters of a model's name are told.
+/// Most letters of a model's name that logs quote.
 const LETTERS: usize = 128;
 
-/// A value shorter than this is no secret, and may be a word of the conversation.
+/// Shortest value that counts as a secret; a shorter one may be a word of the conversation.
 const SHORTEST: usize = 6;
 
-/// Who writes summaries.
+/// Source of summaries.
 #[derive(Debug)]
 pub(super) enum Summarisers {
     /// The built-in summariser.
@@ -54,17 +56,18 @@ pub(super) enum Summarisers {
     Model(compose::Summariser),
     /// The model of each session.
     Session {
-        /// What is known of models.
+        /// Profiles of known models.
         profiles: Arc<Profiles>,
-        /// How large their windows are said to be.
+        /// Window of these models according to the configuration.
         window: Option<Tokens>,
-        /// How long one may take.
+        /// Time limits of a request for a summary.
         timeouts: Timeouts,
     },
 }
 
 impl Summarisers {
-    /// As the configuration says; `time` is how long a summary may take, `window` what it says of the sessions' models.
+    /// Follows the configuration; `time` is how long a summary may take, `window` the configured window of
+    /// the sessions' models.
     pub(super) fn new(
         config: config::Summariser,
         time: Duration,
@@ -89,7 +92,7 @@ impl Summarisers {
         Ok(Self::Model(compose::Summariser { summarise: Arc::new(remote), model, warm: Warm::Never }))
     }
 
-    /// What a request with this head lends to whoever summarises its session.
+    /// Access to the session's model that a request with this head provides.
     pub(super) fn means(&self, head: &Parts) -> Option<Arc<Means>> {
         match self {
             Self::BuiltIn | Self::Model(_) => None,
@@ -97,7 +100,7 @@ impl Summarisers {
         }
     }
 
-    /// Who summarises the session of a request that asks a model.
+    /// Summariser for the session of a request, by the model that it asks for.
     pub(super) fn of(
         &self,
         upstreams: &Arc<Upstreams>,
@@ -109,7 +112,7 @@ impl Summarisers {
             Self::Model(summariser) => Some(summariser.clone()),
             Self::Session { profiles, window, timeouts } => {
                 let (means, model) = (Arc::clone(means?), model.to_owned());
-                // Whichever is smaller holds: the other would be more than somebody takes.
+                // The smaller window holds, because the larger one is more than one side accepts.
                 let window = [known(profiles, &model), *window].into_iter().flatten().min().unwrap_or(USUAL);
                 let upstreams = Arc::clone(upstreams);
                 let name = format!("{} at {}", shown(&model), means.host());
@@ -121,7 +124,7 @@ impl Summarisers {
     }
 }
 
-/// The window that a profile knows.
+/// Window of a model according to the profiles.
 fn known(profiles: &Profiles, model: &str) -> Option<Tokens> {
     match profiles.find(model).ok()?.window {
         Window::Of(window) => Some(window),
@@ -129,17 +132,18 @@ fn known(profiles: &Profiles, model: &str) -> Option<Tokens> {
     }
 }
 
-/// A model's name as logs may have it: clients call models as they like.
+/// Cleans a model's name for the logs, because clients may use any text as a name.
 fn shown(model: &str) -> String {
     let letter = |letter: char| if letter.is_control() { '_' } else { letter };
     model.chars().take(LETTERS).map(letter).collect()
 }
 
-/// Where a request went and what it showed there: what another question of its session may be asked with.
+/// Access to a session's model: the address of a request and its headers, with which another request of the
+/// session can be sent.
 pub(super) struct Means {
     uri: Uri,
     headers: HeaderMap,
-    /// What of this nobody may see.
+    /// Values that must never be shown.
     secrets: Vec<SecretString>,
 }
 
@@ -160,7 +164,7 @@ impl Means {
     }
 }
 
-/// Where a question is asked: OpenAI compacts histories below where it goes on with them.
+/// Address for a request of our own: OpenAI compacts histories at a route below the one that continues them.
 fn place(uri: &Uri) -> Uri {
     let shorter = || {
         let path = uri.path().strip_suffix("/responses/compact")?;
@@ -172,7 +176,7 @@ fn place(uri: &Uri) -> Uri {
     shorter().unwrap_or_else(|| uri.clone())
 }
 
-/// Everything in a request's headers and query that may be a key.
+/// Collects everything in a request's headers and query that may be a key.
 fn secrets(headers: &HeaderMap, query: &str) -> Vec<SecretString> {
     let mut found: Vec<&str> = Vec::new();
     for (_, value) in headers.iter().filter(|(name, _)| is_secret(name.as_str())) {
@@ -183,7 +187,7 @@ fn secrets(headers: &HeaderMap, query: &str) -> Vec<SecretString> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     found.extend(pairs.filter(|(name, _)| is_secret(name)).map(|(_, value)| value));
     found.retain(|value| value.len() >= SHORTEST);
-    // What holds another one is taken out first.
+    // Longer values are removed first, because they may contain shorter ones.
     found.sort_by_key(|value| std::cmp::Reverse(value.len()));
     found.dedup();
     found.into_iter().map(SecretString::from).collect()
@@ -195,7 +199,7 @@ fn is_secret(name: &str) -> bool {
     words.iter().any(|word| name.contains(word))
 }
 
-/// A session's own model, asked with the means of one request.
+/// A session's own model, asked with the access of one request.
 struct Own {
     upstreams: Arc<Upstreams>,
     means: Arc<Means>,
@@ -241,7 +245,7 @@ impl Summarize for Own {
 
 impl Own {
     fn body(&self, request: &SummaryRequest) -> Bytes {
-        // The session's own request is made to be answered in one piece by whoever continued it.
+        // The session's own request asks for an answer in one piece from the model that continued it.
         let body = request.warm.clone().unwrap_or_else(|| {
             self.format.ask(&Ask {
                 model: &self.model,
@@ -254,7 +258,7 @@ impl Own {
         Bytes::from(body)
     }
 
-    /// Asks once, for as long as the whole answer may take.
+    /// Asks once. The timeout covers the whole answer.
     async fn once(&self, body: Bytes) -> Result<Draft, SummarizeError> {
         let asked = timeout(self.timeouts.whole, self.exchange(body)).await;
         asked.unwrap_or_else(|_| Err(self.late(Waited::Whole)))
@@ -285,7 +289,7 @@ impl Own {
         Err(reading.refused(status, &head.headers, &String::from_utf8_lossy(&body)))
     }
 
-    /// All of an answer.
+    /// Reads a whole answer.
     async fn read(&self, mut body: Incoming) -> Result<Vec<u8>, SummarizeError> {
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -327,7 +331,7 @@ impl Own {
     }
 }
 
-/// The beginning of an answer: of an error as much is told as can be read.
+/// Reads the beginning of an error's body, as much as can be read.
 async fn read_some(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {

@@ -1,32 +1,32 @@
-//! Why a provider could not be spoken to under TLS, in words that say what to do.
+//! TLS errors of providers, in words that say what to do.
 
 use std::{error::Error, fmt, io};
 
 use rustls::{CertificateError, InvalidMessage};
 
-/// What is wrong between the gateway and a provider.
+/// Error in the TLS connection between the gateway and a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TlsFault {
-    /// Nobody whom this machine trusts has signed the certificate.
+    /// The certificate is not signed by an authority that this machine trusts.
     UnknownIssuer,
     /// The certificate is no longer valid.
     Expired,
     /// The certificate is not valid yet.
     NotYetValid,
-    /// The certificate is somebody else's.
+    /// The certificate belongs to another name.
     OtherName(String),
-    /// The certificate was taken back.
+    /// The certificate was revoked.
     Revoked,
-    /// Whatever answers there does not speak TLS.
+    /// The server does not speak TLS.
     NotTls,
-    /// Something else.
+    /// Any other error.
     Other(String),
 }
 
 impl TlsFault {
-    /// What an error on the way to a provider says of TLS, if it is about that.
+    /// Finds the TLS error behind an error of a connection, if there is one.
     pub(super) fn of(error: &(dyn Error + 'static)) -> Option<Self> {
-        // Errors of connections are wrapped in one another, and tell of what they wrap by their words only.
+        // Connection errors are wrapped in one another, and some show the inner error only in their text.
         if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             return Self::of(inner);
         }
@@ -52,7 +52,7 @@ impl TlsFault {
         }
     }
 
-    /// What to do about it.
+    /// Advice on how to fix it.
     pub(super) fn advice(&self) -> &'static str {
         match self {
             Self::UnknownIssuer => {

@@ -1,4 +1,5 @@
-//! How a request is treated: its mode, its window and its policy, as its token, its route or all requests have them.
+//! Treatment of a request: its mode, its window and its policy, from its token, its route or the settings for
+//! all requests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,39 +18,39 @@ use super::{
     route,
 };
 
-/// How one request is treated.
+/// Treatment of one request.
 #[derive(Clone, Debug)]
 pub(super) struct Treatment {
-    /// What is done with it.
+    /// Mode of the request.
     pub(super) mode: Mode,
-    /// How many tokens the window holds for it, where somebody says so.
+    /// Configured window of the request's model, in tokens, if there is one.
     pub(super) window: Option<Tokens>,
-    /// The policy that it goes by.
+    /// Policy of the request.
     pub(super) policy: Arc<PolicyInUse>,
 }
 
-/// A policy, and what is kept to go by it.
+/// A policy with the state that applying it needs.
 #[derive(Debug)]
 pub(super) struct PolicyInUse {
-    /// How requests are composed under it.
+    /// Composer of requests under it.
     pub(super) composing: Composing,
-    /// What it would have sent.
+    /// Observer that computes what it would have sent.
     pub(super) observer: Observer,
 }
 
-/// How requests are treated, whosever they are.
+/// Rules by which requests are treated.
 #[derive(Debug)]
 pub(super) struct Treatments {
     mode: Mode,
     routes: BTreeMap<String, Rules>,
     usual: Arc<PolicyInUse>,
-    /// The policies that tokens and routes name.
+    /// Policies that tokens and routes name.
     others: Vec<Arc<PolicyInUse>>,
 }
 
 impl Treatments {
-    /// As the configuration says: `mode` and `usual` are for all requests, `others` are the policies that tokens and
-    /// routes name.
+    /// Follows the configuration: `mode` and `usual` are for all requests, `others` are the policies that
+    /// tokens and routes name.
     pub(super) fn new(
         mode: Mode,
         usual: PolicyInUse,
@@ -59,13 +60,14 @@ impl Treatments {
         Self { mode, routes, usual: Arc::new(usual), others: others.into_iter().map(Arc::new).collect() }
     }
 
-    /// The mode of requests of which nobody says otherwise.
+    /// Mode of requests without a mode of their own.
     pub(super) fn usual_mode(&self) -> Mode {
         self.mode
     }
 
-    /// How a request is treated: as its token, its route or the configuration says, or more if it asks for that itself.
-    /// It gets less only where the operator allows that. Only calls are recorded.
+    /// Decides how a request is treated: as its token, its route or the configuration says, or more strictly
+    /// if it asks for that itself. It may ask for less only if the operator allows that. Only calls are
+    /// recorded.
     pub(super) fn of(
         &self,
         call: Option<Format>,
@@ -99,7 +101,7 @@ impl Treatments {
     }
 }
 
-/// The mode that a request asks for itself.
+/// Mode that a request asks for itself.
 fn asked_mode(head: &Parts) -> Result<Option<Mode>, Trouble> {
     match head.headers.get("x-epitome-mode").map(HeaderValue::as_bytes) {
         None => Ok(None),

@@ -1,24 +1,22 @@
-//! Something that was made for somebody who waits for it, until they have it.
-//!
-//! Whoever waits may stop at any moment, even when it is on its way to them already. So it knows by itself whether it was
-//! taken.
+//! A value for a task that may stop waiting for it at any moment, even while the value is on its way. So the
+//! value itself knows whether it was taken, and runs a closure if it never is.
 
 use std::fmt;
 
-/// Something that nobody has taken yet.
+/// A value that has not been taken yet.
 pub(super) struct Unheard<T> {
     made: Option<T>,
-    /// What is done if nobody ever takes it.
+    /// Closure that runs if the value is never taken.
     lost: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl<T> Unheard<T> {
-    /// Waits to be taken; does `lost` when it can no longer be.
+    /// Holds `made` until it is taken; runs `lost` if that becomes impossible.
     pub(super) fn new(made: T, lost: impl FnOnce() + Send + 'static) -> Self {
         Self { made: Some(made), lost: Some(Box::new(lost)) }
     }
 
-    /// Takes it.
+    /// Takes the value.
     pub(super) fn take(mut self) -> Option<T> {
         self.lost = None;
         self.made.take()
@@ -61,12 +59,12 @@ mod tests {
         };
         let count = || lost.load(Ordering::Relaxed);
         assert_eq!((made().take(), count()), (Some(7), 0));
-        // Nobody listens.
+        // The receiver is gone.
         let (tell, told) = oneshot::channel();
         drop(told);
         assert!(tell.send(made()).is_err());
         assert_eq!(count(), 1);
-        // Somebody did, and stopped when it was on its way.
+        // The receiver listened, and stopped while the value was on its way.
         let (tell, told) = oneshot::channel();
         assert!(tell.send(made()).is_ok());
         assert_eq!(count(), 1);

@@ -1,6 +1,6 @@
-//! Whom requests are forwarded to: the providers of the configuration, and nobody else.
+//! Upstreams that requests are forwarded to: the providers of the configuration, and no others.
 //!
-//! Connections are kept and used again. No redirect is followed: where a provider points to is the client's business.
+//! Connections are kept and used again. No redirect is followed: the client decides about these.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -31,7 +31,8 @@ use super::{
     tls::TlsFault,
 };
 
-/// How long a connection is kept that nobody uses: shorter than servers keep theirs, so that none is used that was closed.
+/// Time for which an idle connection is kept: shorter than servers keep theirs, so that no connection is used
+/// that the server has closed.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The providers.
@@ -54,17 +55,17 @@ pub(super) struct Upstream {
     key: Option<Key>,
 }
 
-/// Whether a provider depends on the model that is asked.
+/// Dependence of the choice of a provider on the requested model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// It does not.
+    /// All models have the same provider.
     Clear,
-    /// It does.
+    /// The provider depends on the model.
     ByModel,
 }
 
 impl Upstreams {
-    /// Gets ready to speak to them.
+    /// Prepares connections to the configured providers.
     pub(super) fn new(all: Vec<config::Upstream>, limits: &Limits) -> anyhow::Result<Self> {
         let all = all.into_iter().map(|one| Upstream::new(one).map(Arc::new));
         let all = all.collect::<anyhow::Result<Vec<_>>>()?;
@@ -87,7 +88,7 @@ impl Upstreams {
         Ok(Self { all, client, answer: limits.answer })
     }
 
-    /// Whether the choice among those that take one of `formats` depends on the model.
+    /// Reports whether the choice among providers of `formats` depends on the model.
     pub(super) fn choice(&self, formats: &[Format]) -> Choice {
         let first = self.all.iter().find(|upstream| upstream.takes(formats));
         match first {
@@ -96,8 +97,8 @@ impl Upstreams {
         }
     }
 
-    /// The first that takes one of `formats` and has `model`. Where nobody says which model, one that has all, if there is
-    /// one.
+    /// The first upstream that takes one of `formats` and serves `model`. For requests that name no model:
+    /// the one that serves every model, if configured.
     pub(super) fn choose(&self, formats: &[Format], model: Option<&str>) -> Option<&Arc<Upstream>> {
         let mut able = self.all.iter().filter(|upstream| upstream.takes(formats));
         if let Some(model) = model {
@@ -107,12 +108,12 @@ impl Upstreams {
         able.find(|upstream| upstream.config.models.is_empty()).or(first)
     }
 
-    /// How long the head of an answer is waited for.
+    /// Longest wait for the head of an answer.
     pub(super) fn patience(&self) -> Duration {
         self.answer
     }
 
-    /// Sends a request to where it is addressed, and waits for the head of the answer.
+    /// Sends a request to its address, and waits for the head of the answer.
     pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Incoming>, SendError> {
         match timeout(self.answer, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
@@ -152,32 +153,32 @@ impl Upstream {
         Ok(Self { config, scheme, authority, folder: folder.unwrap_or_default(), host, key })
     }
 
-    /// What it is called.
+    /// Name of the provider.
     pub(super) fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// What the configuration says of it.
+    /// Configuration of the provider.
     pub(super) fn config(&self) -> &config::Upstream {
         &self.config
     }
 
-    /// What it is called in a request's `Host`.
+    /// Host name for a request's `Host` header.
     pub(super) fn host(&self) -> &HeaderValue {
         &self.host
     }
 
-    /// The key it is shown instead of the client's.
+    /// Key that replaces the client's, if configured.
     pub(super) fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
-    /// Which of `formats` it takes.
+    /// The first of `formats` that it takes.
     pub(super) fn format(&self, formats: &[Format]) -> Option<Format> {
         self.config.formats.iter().copied().find(|format| formats.contains(format))
     }
 
-    /// Where it has what stands at `path`.
+    /// Address of `path` at this provider.
     pub(super) fn at(&self, path: PathAndQuery) -> Result<Uri, http::Error> {
         let path = match self.folder.as_str() {
             "" => path,
@@ -196,16 +197,16 @@ impl Upstream {
     }
 }
 
-/// Why a request got no answer.
+/// Reason why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SendError {
-    /// Its body did not come in.
+    /// The body of the request did not come in.
     Intake(IntakeError),
-    /// Nobody was reached.
+    /// No connection could be made.
     Unreached(String),
-    /// Whoever was reached could not be trusted to be the provider.
+    /// The server did not prove to be the provider.
     Untrusted(TlsFault),
-    /// Whoever was reached hung up, or did not speak HTTP.
+    /// The server closed the connection, or did not speak HTTP.
     Broken(String),
     /// No answer came in time.
     Silent,
@@ -226,7 +227,7 @@ impl SendError {
         if error.is_connect() { Self::Unreached(cause.to_string()) } else { Self::Broken(cause.to_string()) }
     }
 
-    /// How the request ended with it.
+    /// Way in which the request ended with it.
     pub(super) fn how(&self) -> How {
         match self {
             Self::Intake(IntakeError::TooLarge | IntakeError::TooSlow) => How::Refused,
@@ -236,7 +237,7 @@ impl SendError {
         }
     }
 
-    /// Its name in logs.
+    /// Name of the error in logs.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Intake(_) => "intake",
@@ -247,7 +248,7 @@ impl SendError {
         }
     }
 
-    /// Why, for people who read logs. What a client sent is no part of it.
+    /// Description for readers of logs. It contains nothing that the client sent.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Intake(error) => error.to_string(),
@@ -257,7 +258,7 @@ impl SendError {
         }
     }
 
-    /// What the client is told of it.
+    /// The error that the client is told.
     pub(super) fn trouble(&self, upstream: &str) -> Trouble {
         let (status, code, message) = match self {
             Self::Intake(IntakeError::TooLarge) => return Trouble::too_large(),
@@ -297,7 +298,8 @@ impl SendError {
     }
 }
 
-/// How providers are known for what they are. Without any that has a certificate, none need be installed here.
+/// TLS settings by which providers are verified. If no provider uses TLS, no certificates need be installed
+/// here.
 fn tls(is_secret: bool) -> anyhow::Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

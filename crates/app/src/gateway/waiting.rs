@@ -1,4 +1,4 @@
-//! A request that waits for the thread which records it, until it may go on.
+//! A request that waits for the thread which records it, until it may be sent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,38 +11,39 @@ use super::{
     unheard::Unheard,
 };
 
-/// A request that waits to go on.
+/// A request that waits to be sent.
 #[derive(Debug)]
 pub(super) struct WaitingRequest(Mutex<State>);
 
 #[derive(Debug)]
 enum State {
-    /// It waits.
+    /// It is waiting.
     Waits(oneshot::Sender<Taken>),
-    /// It went on as it came, and is told how it was counted.
+    /// It was sent as it came; its counts go here.
     Left(oneshot::Sender<Done>),
-    /// There is nothing more to tell, or nobody to hear it.
+    /// Everything was delivered, or the receiver is gone.
     Told,
 }
 
 impl WaitingRequest {
-    /// One that hears by `tell` what becomes of it.
+    /// Makes a request that is notified through `tell`.
     pub(super) fn new(tell: oneshot::Sender<Taken>) -> Self {
         Self(Mutex::new(State::Waits(tell)))
     }
 
-    /// It goes on as it came, before it is counted.
+    /// Sends the request as it came, before it is counted.
     pub(super) fn goes_on_whole(&self, body: &Bytes) {
         let Some(tell) = self.waits() else { return };
         let (tell_count, counted) = oneshot::channel();
         let composed = Composed { way: Becomes::Whole(counted), body: body.clone() };
-        // If nobody takes it, the client is gone or its own bytes went on for lack of time: its ending tells of that.
+        // If the value is not taken, the client disconnected or its own bytes were sent for lack of time; the
+        // end of the exchange shows which.
         if tell.send(Ok(Some(Unheard::new(composed, || {})))).is_ok() {
             *self.state() = State::Left(tell_count);
         }
     }
 
-    /// By what it is told, if it still waits.
+    /// Takes the sender that the request waits on, if it is still waiting.
     pub(super) fn waits(&self) -> Option<oneshot::Sender<Taken>> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Told) {
@@ -54,7 +55,7 @@ impl WaitingRequest {
         }
     }
 
-    /// By what it is told how it was counted, if it went on before.
+    /// Takes the sender for the counts, if the request was sent before.
     pub(super) fn has_left(&self) -> Option<oneshot::Sender<Done>> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Told) {
@@ -67,7 +68,7 @@ impl WaitingRequest {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in there is ever half done.
+        // Every change under this lock is complete, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

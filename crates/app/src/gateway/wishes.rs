@@ -1,4 +1,4 @@
-//! What a request in mode `compact` wants beyond what its body says: read from headers that are the gateway's own.
+//! Options of a request in mode `compact` beyond its body, read from headers of the gateway's own.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use http::HeaderMap;
 
 use super::answers::Trouble;
 
-/// How many letters what a summary should attend to may have.
+/// Most letters in the focus of a summary.
 const LONGEST_FOCUS: usize = 2_000;
 
-/// Reads the wishes of the request under these headers.
+/// Reads the options from the headers of a request.
 pub(super) fn wishes(headers: &HeaderMap) -> Result<Wishes, Trouble> {
     let window = match headers.get("x-epitome-window") {
         None => None,
@@ -23,7 +23,8 @@ pub(super) fn wishes(headers: &HeaderMap) -> Result<Wishes, Trouble> {
     Ok(Wishes { window, compact })
 }
 
-/// What to attend to: as it stands there, or with its letters as `%E2%82%AC`, which is how a header may hold all of them.
+/// Reads the focus: plain text, or with its letters escaped as in `%E2%82%AC`, because headers cannot hold
+/// all letters.
 fn focus(value: &[u8]) -> Result<String, Trouble> {
     let unescaped = String::from_utf8(unescaped(value)).map(Cow::Owned);
     let text = unescaped.unwrap_or_else(|_| String::from_utf8_lossy(value));
@@ -34,7 +35,7 @@ fn focus(value: &[u8]) -> Result<String, Trouble> {
     Ok(text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect())
 }
 
-/// Bytes with those that are escaped in their places. A `%` that escapes nothing is one.
+/// Replaces escaped bytes. A `%` that escapes nothing stays.
 pub(super) fn unescaped(value: &[u8]) -> Vec<u8> {
     let digit = |at: usize| value.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let mut bytes = Vec::with_capacity(value.len());
@@ -85,7 +86,7 @@ mod tests {
         check(b"the failing tests", "the failing tests");
         check(b"caf%C3%A9%0Aand 100% of %e2%82%ac%", "café and 100% of €%");
         check("straße".as_bytes(), "straße");
-        // What it would be unescaped is no text.
+        // Its unescaped form is not text.
         check(b"%FF", "%FF");
         check(b"\xff", "\u{fffd}");
         check("é".repeat(2_000).as_bytes(), &"é".repeat(2_000));

@@ -1,30 +1,30 @@
-//! Places of a file in the log.
+//! Numbers of a file's events in the log.
 //!
-//! A file numbers its events without gaps. In the log, events of ours may stand between them, so that every later one has
-//! moved on by as many. They are found again by where they stand, and only those count that the file itself does not have:
-//! an exported log holds its compactions.
+//! A file numbers its events without gaps. In the log, events of ours may stand between them, which shift
+//! every later one by their number. They are found again by their position, and only events that the file
+//! itself does not have count: an exported log contains its own compactions.
 
 use epitome_core::{
     Event, Fact, Logged, Seq,
     event::{Compaction, Dialect, Pin},
 };
 
-/// How the events of a file are numbered in the log.
+/// Mapping from the numbers of a file's events to those in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbering {
-    /// By how many the events behind one of the file have moved on, in order.
+    /// For some events of the file, in order, the shift of the events behind them.
     steps: Vec<(Seq, u64)>,
 }
 
 impl Numbering {
-    /// Where an event of the file stands in the log.
+    /// Number of a file's event in the log.
     pub(super) fn of(&self, seq: Seq) -> Seq {
         let step = self.steps.iter().rev().find(|(after, _)| *after < seq);
         Seq(seq.0.saturating_add(step.map_or(0, |(_, moved)| *moved)))
     }
 
-    /// The same, for a thread that shares the file's events up to `shared` with its parent and has `events` of its own behind
-    /// it. In the log these begin behind `base`, and `ours` stand between them.
+    /// The mapping for a thread that shares the file's events up to `shared` with its parent and has `events`
+    /// of its own behind it. In the log these begin behind `base`, and `ours` stand between them.
     pub(super) fn continued(self, shared: Seq, base: Seq, ours: &[Logged], events: &[Event]) -> Self {
         let mut numbering = self;
         numbering.steps.retain(|(after, _)| *after < shared);
@@ -32,7 +32,7 @@ impl Numbering {
         numbering.steps.push((shared, before));
         let mut between = 0;
         for own in ours {
-            // How many events of the file stand before it.
+            // Number of the file's events before it.
             let place = own.id.seq.0.saturating_sub(base.0 + between + 1);
             let there = usize::try_from(place).ok().and_then(|place| events.get(place));
             if there.is_some_and(|event| numbering.is_same(event, &own.event)) {
@@ -44,12 +44,12 @@ impl Numbering {
         numbering
     }
 
-    /// Whether an event of the file is one of ours.
+    /// Returns true if an event of the file is one of ours.
     fn is_same(&self, event: &Event, own: &Event) -> bool {
         event.raw.dialect == own.raw.dialect && self.renumbered(event.clone()).fact == own.fact
     }
 
-    /// An event of the file with the places it names as they are in the log.
+    /// An event of the file with its references renumbered for the log.
     pub(super) fn renumbered(&self, mut event: Event) -> Event {
         let fact = match event.fact.clone() {
             Fact::Compacted(compaction) => Fact::Compacted(Compaction {
@@ -80,7 +80,7 @@ impl Numbering {
             | Fact::Carried { .. } => return event,
         };
         if fact != event.fact {
-            // A fact of our own is its own raw form.
+            // The fact of an event of ours is its own raw form.
             if event.raw.dialect == Dialect::Epitome {
                 return Event { time: event.time, origin: event.origin, ..Event::own(fact, None) };
             }

@@ -1,7 +1,7 @@
-//! What a later summary gives away: words that only came up after the fork.
+//! Leaks of a later summary: words that only came up after the fork.
 //!
-//! An item names the events it came from, but whoever wrote it had read more. If one of its words was said after the
-//! fork and never before, it is not of the fork's past, whatever its sources say.
+//! An item names its source events, but its author had read more. If one of its words first appeared after
+//! the fork, the item does not belong to the fork's past, whatever its sources.
 
 use std::collections::HashSet;
 
@@ -11,13 +11,13 @@ use epitome_core::{
     summary::{Brief, Detail, Item},
 };
 
-/// A summary without the items that say what was only said after `at`. The line holds what was said before and after.
+/// Removes the items whose words first appear after `at`. The line holds the events before and after.
 pub(super) fn without_leaks(mut brief: Brief, line: &Line, at: Seq) -> Brief {
     let mut unknown: HashSet<String> = HashSet::new();
     for item in &brief.items {
         visit_item(item, &mut |text| each_word(text, &mut |word| unknown.extend([word.to_lowercase()])));
     }
-    // What was known at the fork goes first; of the rest only what was said later gives anything away.
+    // Words known at the fork are no leak; the others are if they appear later.
     let (before, after): (Vec<_>, Vec<_>) = line.events().partition(|event| event.id.seq <= at);
     for event in before {
         visit_event(&event.event, &mut |word| {
@@ -25,7 +25,7 @@ pub(super) fn without_leaks(mut brief: Brief, line: &Line, at: Seq) -> Brief {
         });
     }
     let mut leaked: HashSet<String> = HashSet::new();
-    // A summary's words are its own until somebody says them.
+    // A summary's own words do not count as said until another event contains them.
     for event in after.into_iter().filter(|event| !matches!(event.event.fact, Fact::Compacted(_))) {
         visit_event(&event.event, &mut |word| leaked.extend(unknown.take(&word.to_lowercase())));
     }
@@ -39,7 +39,7 @@ pub(super) fn without_leaks(mut brief: Brief, line: &Line, at: Seq) -> Brief {
     brief
 }
 
-/// Shows every text of an item, those that the next summary would carry on too.
+/// Calls `see` with every text of an item, including those that the next summary would carry on.
 fn visit_item(item: &Item, see: &mut impl FnMut(&str)) {
     see(&item.text);
     if let Some(key) = &item.key {
@@ -69,8 +69,8 @@ fn visit_event(event: &Event, see: &mut impl FnMut(&str)) {
     event.visit_counted(&mut |text| each_word(text, see));
 }
 
-/// Shows the words of a text. What follows a backslash may be the second half of an escape, as in the JSON of a tool call:
-/// it is shown with its first letter and without.
+/// Calls `see` with the words of a text. A letter after a backslash may be part of an escape, as in the JSON
+/// of a tool call, so the word is passed with it and without.
 fn each_word(text: &str, see: &mut impl FnMut(&str)) {
     for (index, piece) in text.split('\\').enumerate() {
         words(piece, see);

@@ -1,4 +1,4 @@
-//! The section of a file that is ours, and the marks it stands between.
+//! Our section of a file, and the marks around it.
 
 use epitome_core::Digest;
 
@@ -7,8 +7,8 @@ const BEGIN: &str =
 const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- epitome: end -->\n";
 
-/// A text with `page` in the place of our section, or after everything else if there is none. What somebody wrote into our
-/// section stays, as theirs: the marks around it go.
+/// Puts `page` in place of our section of a text, or at its end if there is none. A section that users have
+/// edited stays as theirs, without the marks.
 pub(super) fn put(text: &str, page: &str) -> String {
     let page = format!("{page}\n");
     let ours = format!("{BEGIN}{}{BEGIN_END}{page}{END}", digest(&page));
@@ -48,7 +48,7 @@ impl Inside<'_> {
     }
 }
 
-/// The last section that is whole. A first mark without a last one is somebody's text.
+/// Finds the last complete section. A first mark without a last one is a user's text.
 fn find(text: &str) -> Option<Found<'_>> {
     let end = text.rfind(END)?;
     let start = text[..end].rfind(BEGIN)?;

@@ -1,18 +1,18 @@
-//! What is kept of the threads that are watched: the newest, as many as a bound on their size allows.
+//! Cache of the threads under observation: the newest, as many as a bound on their size allows.
 
 use std::collections::VecDeque;
 
 use epitome_core::{ThreadId, Tokens};
 
-/// How many threads are kept, however small they are.
+/// Most threads that are kept, however small they are.
 const THREADS: usize = 512;
 
-/// What is kept of threads, the newest last.
+/// Values by thread, the newest last.
 #[derive(Debug)]
 pub(crate) struct Kept<T> {
     entries: VecDeque<Entry<T>>,
     weight: Tokens,
-    /// How much is kept in all.
+    /// Largest total weight.
     most: Tokens,
 }
 
@@ -24,12 +24,12 @@ struct Entry<T> {
 }
 
 impl<T> Kept<T> {
-    /// Keeps nothing yet, and never more than weighs this much.
+    /// An empty cache that never holds more than `most`.
     pub(crate) fn new(most: Tokens) -> Self {
         Self { entries: VecDeque::new(), weight: Tokens(0), most }
     }
 
-    /// Takes out what is kept of a thread.
+    /// Takes out the value of a thread.
     pub(crate) fn take(&mut self, thread: ThreadId) -> Option<T> {
         let at = self.entries.iter().rposition(|entry| entry.thread == thread)?;
         let entry = self.entries.remove(at)?;
@@ -37,7 +37,7 @@ impl<T> Kept<T> {
         Some(entry.value)
     }
 
-    /// What is kept of a thread; it is the newest from now on.
+    /// The value of a thread, which becomes the newest.
     pub(crate) fn get(&mut self, thread: ThreadId) -> Option<&T> {
         let at = self.entries.iter().rposition(|entry| entry.thread == thread)?;
         let entry = self.entries.remove(at)?;
@@ -45,8 +45,8 @@ impl<T> Kept<T> {
         self.entries.back().map(|entry| &entry.value)
     }
 
-    /// Keeps something of a thread, in place of what was kept of it before; whatever is then too much goes, the oldest
-    /// first. The newest stays, whatever its size.
+    /// Keeps the value of a thread in place of an older one, and evicts the oldest values beyond the bound.
+    /// The newest stays, whatever its size.
     pub(crate) fn put(&mut self, thread: ThreadId, value: T, weight: Tokens) {
         drop(self.take(thread));
         self.entries.push_back(Entry { thread, weight, value });

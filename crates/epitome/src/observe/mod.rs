@@ -1,8 +1,9 @@
-//! What a policy would have sent, beside what was sent: nothing of it reaches the provider.
+//! Observation of a policy: the requests that it would have sent, computed beside the real ones. None of this
+//! reaches the provider.
 //!
-//! A thread that is observed is watched call by call, as if the policy were in charge of it from the first call on: what
-//! it decided once stays decided, and each call costs the events that are new and the request that would be sent. What
-//! nobody watched for a while is let go, and read from the log again when it is needed.
+//! An observed thread is followed call by call, as if the policy had been in use from the first call on: its
+//! decisions persist, and each call costs only the new events and the request that would be sent. A thread
+//! that has not been observed for a while is dropped, and read from the log again when it is needed.
 
 pub(crate) mod kept;
 mod watch;
@@ -26,11 +27,11 @@ use crate::{
     session::reading::{Counted, PAGE, read_page},
 };
 
-/// How much is kept of what is watched: with what JSON and text take, some hundred megabytes.
+/// Total size of the observed threads in memory: with the overhead of JSON and text, some hundred megabytes.
 const WATCHED: Tokens = Tokens(8_000_000);
 
-/// Computes beside recorded threads what a policy would have sent. Shared by all calls of a process; it blocks on the
-/// store.
+/// Computes for recorded threads what a policy would have sent. It is shared by all calls of a process, and
+/// blocks on the store.
 #[derive(Debug)]
 pub struct Observer {
     policy: Policy,
@@ -38,31 +39,32 @@ pub struct Observer {
     watched: Mutex<Kept<Watch>>,
 }
 
-/// What a policy would have made of a call.
+/// Result of a policy for one call.
 ///
-/// The money is for input alone, since the answer is the same, and taken from a prompt cache that holds all it may: both
-/// ways, so that what is left between them is the policy's doing.
+/// The cost is for input alone, since the answer is the same, and assumes for both requests a prompt cache
+/// that holds all it may, so that the difference between them is due to the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
-    /// The whole history, as it was sent.
+    /// Size of the whole history, as it was sent.
     pub full: Tokens,
-    /// What the policy would have sent.
+    /// Size of the policy's request.
     pub sent: Tokens,
-    /// What the whole history costs; `None` where no price is known.
+    /// Cost of the whole history; `None` if no price is known.
     pub cost_full: Option<Money>,
-    /// What the policy's request costs.
+    /// Cost of the policy's request.
     pub cost: Option<Money>,
-    /// Why the policy would have changed what it had sent before; `None` if it only went on.
+    /// Cause of a new epoch, if the policy would have changed what it had sent before; `None` if the request
+    /// only grew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// How often it has done so in this thread.
+    /// Number of epochs that it has begun in this thread.
     pub epoch: u64,
-    /// Why the policy would have refused to send anything.
+    /// Reason why the policy would have refused to send a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// Why there is no observation.
+/// Reason for a missing observation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
@@ -75,15 +77,16 @@ pub enum ObserveError {
 }
 
 impl Observer {
-    /// Observes under `policy`, with what `profiles` say of the models.
+    /// Observes under `policy`, with the models of `profiles`.
     pub fn new(policy: Policy, profiles: Arc<Profiles>) -> Self {
         Self { policy, profiles, watched: Mutex::new(Kept::new(WATCHED)) }
     }
 
-    /// What the policy would have sent for the call whose last event is `head`, made at a time to a model in a format.
+    /// Computes what the policy would have sent for the call whose last event is `head`, made at `at` to
+    /// `model` in `format`.
     ///
-    /// A call must be in the log before it is observed, and the calls of a thread are best observed in their order:
-    /// one from before costs reading the thread again.
+    /// A call must be in the log before it is observed, and the calls of a thread are best observed in their
+    /// order: an earlier one means reading the thread again.
     pub fn call(
         &self,
         store: &Sqlite,
@@ -100,7 +103,7 @@ impl Observer {
         Ok(observed)
     }
 
-    /// A thread as it stands at `head`: what is kept of it and what is new, or else all of it again.
+    /// The thread as it stands at `head`: from memory with the new events, or else read again as a whole.
     fn watch(
         &self,
         store: &Sqlite,
@@ -109,7 +112,7 @@ impl Observer {
         model: Option<&ModelName>,
         format: Format,
     ) -> Result<Watch, StoreError> {
-        // Taken out, and put back later: whoever is busy with a thread does not keep others from theirs.
+        // It is taken out and put back later, so that work on one thread does not block the others.
         let watched = self.watched().take(thread);
         if let Some(mut watch) = watched.filter(|watch| watch.asks(model, format) && watch.head() <= head) {
             for (event, pieces) in read(store, thread, watch.head().next(), head, &watch)? {
@@ -124,12 +127,12 @@ impl Observer {
     }
 
     fn watched(&self) -> std::sync::MutexGuard<'_, Kept<Watch>> {
-        // Whatever is in there is whole: it is worked on outside.
+        // The lock is never held during work, so a poisoned lock is usable.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The events of a thread between two places, both included.
+/// Events of a thread between two places, both included.
 fn read(
     store: &Sqlite,
     thread: ThreadId,

@@ -12,7 +12,7 @@ struct Bench {
     now: i64,
 }
 
-/// A model with a small window, and prices as Anthropic's.
+/// A model with a small window, and prices like Anthropic's.
 const SMALL: &str = "
     [[model]]
     name = \"small\"
@@ -55,7 +55,7 @@ impl Bench {
         self.append(Format::OpenaiChat.decode_request(&body.to_string()).unwrap())
     }
 
-    /// The model calls a tool, which returns much: the next call may be made.
+    /// The model calls a tool with a long result; the next call may be made.
     fn turn(&mut self, number: usize) -> Seq {
         let answer = json!({"id": format!("answer-{number}"), "model": "small", "choices": [{"index": 0,
             "finish_reason": "tool_calls", "message": {"role": "assistant", "content": format!("Step {number}."),

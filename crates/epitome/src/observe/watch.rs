@@ -1,4 +1,4 @@
-//! A thread under observation: what the policy has in view of it, and what all of it comes to.
+//! A thread under observation: the policy's view of it, and the cost of all of it.
 
 use std::sync::Arc;
 
@@ -34,19 +34,19 @@ pub(super) struct Watch {
     rehearsal: Rehearsal,
     terms: Option<Terms>,
     memo: PromptMemo,
-    /// What the policy shows.
+    /// The policy's view.
     view: View,
-    /// What there is.
+    /// The whole history.
     full: Projection,
-    /// The policy's last request.
+    /// Last request of the policy.
     sent: Option<Prompt>,
-    /// What the provider would have kept of the requests; nothing if no price is known.
+    /// Simulated caches of the provider; `None` if no price is known.
     caches: Option<Caches>,
     head: Seq,
     weight: Tokens,
 }
 
-/// The caches of both ways to ask.
+/// Caches for the requests with and without the policy.
 #[derive(Debug)]
 struct Caches {
     model: String,
@@ -63,7 +63,7 @@ impl Caches {
 }
 
 impl Watch {
-    /// Of a thread of which nothing was seen yet.
+    /// Starts with a thread without events.
     pub(super) fn new(
         thread: ThreadId,
         model: Option<&ModelName>,
@@ -73,7 +73,7 @@ impl Watch {
     ) -> Self {
         let name = model.map_or("", |model| model.0.as_str());
         let setup = Setup::new(format, name, None, policy, profiles, Tokens(0));
-        // Whoever is only observed is offered no tool to ask for what would have been left out.
+        // The observed client is offered no tool for asking back what would have been left out.
         let names = Names::Hidden(thread);
         let budget = setup.budget(Learned::default());
         Self {
@@ -91,27 +91,27 @@ impl Watch {
         }
     }
 
-    /// Whether its calls are to this model in this format: another counts and costs differently.
+    /// Returns true if its calls go to this model in this format; others count and cost differently.
     pub(super) fn asks(&self, model: Option<&ModelName>, format: Format) -> bool {
         self.model.as_ref() == model && self.format == format
     }
 
-    /// The last event that was seen.
+    /// Last event that was taken.
     pub(super) fn head(&self) -> Seq {
         self.head
     }
 
-    /// Who counts.
+    /// Meter of the thread.
     pub(super) fn meter(&self) -> &Meter {
         self.memo.meter()
     }
 
-    /// How much of the thread is held.
+    /// Size of the thread in memory.
     pub(super) fn weight(&self) -> Tokens {
         self.weight
     }
 
-    /// Takes what happened next.
+    /// Takes the next event.
     pub(super) fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
         self.head = event.id.seq;
         self.weight += pieces.iter().copied().sum();
@@ -119,8 +119,8 @@ impl Watch {
         self.view.push(event, pieces);
     }
 
-    /// Plays what happened before anybody watched: the policy decides before every answer what it would have decided.
-    /// Only the last of these calls is written out, for what a cache would hold of it.
+    /// Replays earlier events: before every answer, the policy decides as it would have decided then. Only
+    /// the last of these calls is rendered, for the contents of the cache.
     pub(super) fn play(&mut self, events: Vec<Counted>) {
         let begins: Vec<bool> = answers(&events).collect();
         let mut left = begins.iter().filter(|begins| **begins).count();
@@ -129,7 +129,7 @@ impl Watch {
             if begins {
                 left -= 1;
                 if left == 0 {
-                    // What cannot be made leaves a cache as it was.
+                    // A request that cannot be made leaves the cache as it was.
                     let _ = self.call(now.unwrap_or(Time(0)));
                 } else {
                     self.pass(now);
@@ -140,7 +140,7 @@ impl Watch {
         }
     }
 
-    /// Decides before a call that is not looked at.
+    /// Decides before a call whose request is not needed.
     fn pass(&mut self, at: Option<Time>) {
         let moment = moment(at, self.model.as_ref(), self.terms.as_ref());
         match self.rehearsal.prepare(&mut self.view, &moment) {
@@ -151,14 +151,14 @@ impl Watch {
         }
     }
 
-    /// What the policy would send now.
+    /// Computes what the policy would send now.
     pub(super) fn call(&mut self, at: Time) -> Result<Observed, CompactError> {
         let made = match self.made(at) {
             Ok(made) => Ok(made),
             Err(error @ (CompactError::Refused(_) | CompactError::Thinking(_))) => Err(error.to_string()),
             Err(error) => return Err(error),
         };
-        // As long as nothing was decided, the policy's request is the whole.
+        // As long as nothing was decided, the policy's request is the whole history.
         let full = match &made {
             Ok((_, prompt)) if self.view.passes().is_empty() => prompt.clone(),
             _ => self.whole()?,
@@ -228,7 +228,8 @@ fn serve(cache: &mut Cache, model: &str, prompt: &Prompt, at: Time) -> Option<Mo
     cache.serve(&cost::Call { at, model, prompt, settings: &settings, output: Tokens(0) }).money.ok()
 }
 
-/// For each event, whether it begins an answer. Fragments of one came of one call, and words that open a thread of none.
+/// Tells for each event if it begins an answer. Fragments of one answer belong to one call, and an answer
+/// that opens a thread to none.
 fn answers(events: &[Counted]) -> impl Iterator<Item = bool> {
     let mut answering: Option<&AnswerId> = None;
     let mut asked = false;

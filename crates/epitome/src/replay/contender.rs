@@ -1,4 +1,4 @@
-//! Who is compared: policies, and the baselines that people use without one.
+//! Contenders of a comparison: policies, and the baselines that people use without one.
 
 use std::collections::BTreeMap;
 
@@ -18,48 +18,48 @@ use epitome_core::{
 pub struct Contender {
     /// The policy.
     pub policy: Policy,
-    /// Whether it knows a limit at all.
+    /// Limit of the requests.
     pub reach: Reach,
-    /// Who writes its summaries.
+    /// Author of the summaries.
     pub writer: Writer,
 }
 
-/// Whether a contender keeps to the window.
+/// Limit of a contender's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// It does, or sends nothing.
+    /// The window: a larger request is not sent.
     Window,
-    /// It sends everything, whatever becomes of it.
+    /// No limit: everything is sent.
     Everything,
 }
 
-/// Who writes a contender's summaries.
+/// Author of a contender's summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// The built-in summariser, which asks no model.
     BuiltIn,
-    /// The session's own model, which is asked to continue its last request. What it would have written nobody knows:
-    /// the words are the built-in summariser's.
+    /// The session's own model, which is asked to continue its last request. Its answer is unknown, so the
+    /// text is the built-in summariser's.
     Session,
 }
 
 impl Contender {
-    /// A policy.
+    /// Makes a contender of a policy.
     pub fn of(policy: Policy) -> Self {
         Self { policy, reach: Reach::Window, writer: Writer::BuiltIn }
     }
 
-    /// What it is called.
+    /// Name of the contender.
     pub fn name(&self) -> &str {
         &self.policy.name
     }
 
-    /// Everything there is to compare: the built-in policies, the default first, then the baselines.
+    /// All contenders: the built-in policies, the default first, then the baselines.
     pub fn all() -> Vec<Self> {
         Policy::builtin().iter().cloned().map(Self::of).chain(Self::baselines()).collect()
     }
 
-    /// What people do without a policy. The first is the full history, against which the others are measured.
+    /// Approaches without a policy. The first is the full history, against which the others are measured.
     pub fn baselines() -> Vec<Self> {
         vec![
             Self::none(),
@@ -101,7 +101,7 @@ impl Contender {
         ]
     }
 
-    /// The full history, whatever becomes of it.
+    /// The full history, without a limit.
     pub fn none() -> Self {
         let about = "Sends the full history, even where it is over the window.";
         Self { reach: Reach::Everything, ..Self::of(baseline("none", about, (100, 100), Vec::new(), None)) }
@@ -124,7 +124,8 @@ fn step(when: When, reducer: impl Reducer + 'static) -> Step {
     Step { when, reducer: AnyReducer::custom(reducer) }
 }
 
-/// Drops the oldest turns without a word, whoever spoke in them. No policy of ours would; many agents do.
+/// Drops the oldest turns silently, whoever their author is. None of our policies does this, but many agents
+/// do.
 #[derive(Debug)]
 struct DropOldest;
 
@@ -142,7 +143,7 @@ impl Reducer for DropOldest {
             if essential.contains(index) || segment.turn() == newest {
                 return Edit::Keep;
             }
-            // Turns go whole.
+            // Only whole turns are dropped.
             if over == Tokens(0) && dropping != Some(segment.turn()) {
                 return Edit::Keep;
             }
@@ -154,11 +155,12 @@ impl Reducer for DropOldest {
     }
 }
 
-/// Clears every tool result but the newest few, with no way back.
+/// Clears every tool result but the newest few, without handles.
 #[derive(Debug)]
 struct ClearResults;
 
 impl ClearResults {
+    /// Number of the newest results that are kept.
     const KEPT: usize = 3;
 }
 

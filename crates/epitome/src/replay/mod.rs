@@ -1,7 +1,7 @@
-//! What a policy would have cost a session, and what it would have lost.
+//! Replay of sessions: the cost of each policy, and the facts it would have lost.
 //!
-//! Every call that a session made is made again under a policy, its cache simulated and its pauses kept, and compared
-//! with what the session turned out to need.
+//! Every call of a session is made again under a policy, with its cache simulated and its pauses kept, and
+//! compared with the facts that the session turned out to need.
 
 mod contender;
 pub mod recorded;

@@ -1,9 +1,9 @@
-//! What of the past was needed later, and what a request still held of it.
+//! Retention: facts that were needed later, and how many of them a request still held.
 //!
-//! Nobody is asked what mattered: the session itself says it. [`Needs::of`] reads what really happened and finds, for
-//! each call, what this answer and the following ones turned out to use of the past. A [`Scorer`] then looks, call after
-//! call, how much of that a policy's request holds. Everything that costs time is done once a thread: which place of the
-//! session holds which words; a request is then a set of places, and some texts that stand for others.
+//! The session itself shows what mattered. [`Needs::of`] reads the events and finds, for each call, the facts
+//! from the past that this answer and the following ones used. A [`Scorer`] then checks, call after call, how
+//! many of them a policy's request holds. Expensive work is done once a thread: finding the places of each
+//! word. A request is then a set of places, with some texts that replace others.
 
 mod attempts;
 mod common;
@@ -23,52 +23,52 @@ pub use self::{
     score::Scorer,
 };
 
-/// How many needed facts a request held, and how.
+/// Numbers of needed facts that a request held, by the way it held them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     counts: [[u64; 5]; 6],
-    /// The messages of users that were there before the call.
+    /// Messages of users before the call.
     pub user_messages: UserMessages,
 }
 
-/// Messages of users.
+/// Numbers of users' messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UserMessages {
-    /// Those that a request shows as they were, or tells word for word.
+    /// Messages that a request shows in full, or quotes word for word.
     pub kept: u64,
-    /// All of them.
+    /// All messages.
     pub all: u64,
 }
 
-/// What a fact is.
+/// Kind of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A file that is touched later.
     File,
-    /// An error that is referred to later.
+    /// An error that is mentioned later.
     Error,
-    /// An identifier or a value that is used later and stood only in results or in what the user said.
+    /// An identifier or a value that is used later and stood only in results or in users' messages.
     Value,
-    /// Something the user demanded.
+    /// A demand of the user.
     Constraint,
-    /// Something that was tried in vain and is tried again.
+    /// A failed attempt that is repeated.
     FailedApproach,
     /// A result that is read again.
     ReadAgain,
 }
 
-/// How a request holds a fact.
+/// Way in which a request holds a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
-    /// As it was.
+    /// In full.
     Verbatim,
-    /// In a summary or in what is left of a result.
+    /// In a summary or in the rest of a shortened result.
     Summary,
-    /// Its name stands in a list of names of a summary, and nothing more is said of it.
+    /// Only as a name in a summary's list of names.
     NameOnly,
-    /// Only a handle leads to it.
+    /// Only through a handle.
     Handle,
     /// Not at all.
     Lost,
@@ -79,7 +79,7 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::File, Self::Error, Self::Value, Self::Constraint, Self::FailedApproach, Self::ReadAgain];
 
-    /// Its name, as it is written in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -93,10 +93,10 @@ impl Kind {
 }
 
 impl Held {
-    /// Every way, the best first.
+    /// All ways, the best first.
     pub const ALL: [Self; 5] = [Self::Verbatim, Self::Summary, Self::NameOnly, Self::Handle, Self::Lost];
 
-    /// Its name, as it is written in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Verbatim => "verbatim",
@@ -109,33 +109,33 @@ impl Held {
 }
 
 impl Retention {
-    /// How many facts of a kind were held in a way.
+    /// Number of facts of a kind that were held in a way.
     pub fn count(&self, kind: Kind, held: Held) -> u64 {
         self.counts[kind as usize][held as usize]
     }
 
-    /// How many facts were held in a way.
+    /// Number of facts that were held in a way.
     pub fn of(&self, held: Held) -> u64 {
         Kind::ALL.into_iter().map(|kind| self.count(kind, held)).sum()
     }
 
-    /// How many facts were needed.
+    /// Number of needed facts.
     pub fn total(&self) -> u64 {
         Held::ALL.into_iter().map(|held| self.of(held)).sum()
     }
 
-    /// How many facts of a kind were needed.
+    /// Number of needed facts of a kind.
     pub fn needed(&self, kind: Kind) -> u64 {
         Held::ALL.into_iter().map(|held| self.count(kind, held)).sum()
     }
 
-    /// The share of the needed facts that stood in the request, as they were, in a summary or as a name, from 0 to 1; none if
-    /// nothing was needed.
+    /// Share of the needed facts in the request, in full, in a summary or as a name, from 0 to 1; `None` if
+    /// no facts were needed.
     pub fn in_request(&self) -> Option<f64> {
         share(self.of(Held::Verbatim) + self.of(Held::Summary) + self.of(Held::NameOnly), self.total())
     }
 
-    /// The share of those that stood there or can be got back by a handle.
+    /// Share of the needed facts in the request or reachable by a handle.
     pub fn reachable(&self) -> Option<f64> {
         share(self.total() - self.of(Held::Lost), self.total())
     }
@@ -162,7 +162,7 @@ impl AddAssign for Retention {
     }
 }
 
-/// By kind and way: `{"file": {"verbatim": 3, …}, …, "user_messages": {"kept": 2, "all": 2}}`.
+/// Serialised by kind and way: `{"file": {"verbatim": 3, …}, …, "user_messages": {"kept": 2, "all": 2}}`.
 impl Serialize for Retention {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(Kind::ALL.len() + 1))?;
@@ -182,21 +182,21 @@ impl Serialize for Ways<'_> {
     }
 }
 
-/// Retention by how many compactions a request already stood on: whether what is kept wears away.
+/// Retention by the number of compactions that a request builds on, which shows if content wears away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drift([Retention; Drift::STEPS]);
 
 impl Drift {
-    /// None, one, two, and three or more.
+    /// Number of steps: no compaction, one, two, and three or more.
     pub const STEPS: usize = 4;
 
-    /// Adds what a request held that stood on so many compactions.
+    /// Adds the retention of a request that builds on so many compactions.
     pub fn add(&mut self, compactions: u64, retention: Retention) {
         let last = Self::STEPS - 1;
         self.0[usize::try_from(compactions).unwrap_or(last).min(last)] += retention;
     }
 
-    /// What was held after no compaction, one, two, and three or more.
+    /// Retention after no compaction, one, two, and three or more.
     pub fn steps(&self) -> &[Retention; Drift::STEPS] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What a call came to.
+//! Results of a replayed call.
 
 use std::time::Duration;
 
@@ -12,38 +12,39 @@ use epitome_core::{
 
 use super::retention::Retention;
 
-/// What a call of a session came to under a policy.
+/// Result of a session's call under a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Played {
-    /// The call, from 0.
+    /// Number of the call, from 0.
     pub call: u64,
-    /// When it was made, if anyone knows.
+    /// Time of the call, if known.
     pub at: Option<Time>,
-    /// How long after the call before.
+    /// Time since the call before.
     pub pause: Option<Duration>,
-    /// Whether it could be sent.
+    /// Fate of the request.
     pub fate: Fate,
-    /// The size of the request, with what the transcript does not show of it.
+    /// Size of the request, including its hidden part.
     pub tokens: Tokens,
-    /// What that is made of.
+    /// Size by region.
     pub regions: Regions,
-    /// What of it the cache held, by the simulation.
+    /// Simulated usage.
     pub usage: Usage,
-    /// What that costs, where prices are known.
+    /// Cost, if prices are known.
     pub money: Option<Money>,
-    /// Why the cache held less than it might have.
+    /// Reason why the cache held less than it might have.
     pub missed: Option<Miss>,
-    /// Why what was sent before was changed for this call.
+    /// Cause of a change to what was sent before.
     pub cause: Option<Cause>,
-    /// How many tokens that took out of the request.
+    /// Tokens that the change took out of the request.
     pub evicted: Tokens,
-    /// The summary that was made for it.
+    /// Summary that was made for it.
     pub summarised: Option<Summarised>,
-    /// How many rules of the provider it breaks.
+    /// Number of the provider's rules that it breaks.
     pub illegal: u64,
-    /// What of the needed past it held.
+    /// Needed facts that it held.
     pub retention: Retention,
-    /// How many summaries its requests have stood on so far: how often what is left was summed up again.
+    /// Number of summaries that the requests so far build on: how often the remaining content was summarised
+    /// again.
     pub compactions: u64,
 }
 
@@ -70,45 +71,45 @@ impl Played {
     }
 }
 
-/// Whether a request could be sent.
+/// Fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It could.
+    /// Sent.
     Sent,
-    /// It is larger than the window.
+    /// Larger than the window.
     Overflowed,
-    /// What must be sent does not fit, and nothing was.
+    /// Not sent, because its essential content does not fit.
     Refused,
 }
 
-/// What a request is made of.
+/// Size of a request by region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// Instructions and tools that the transcript does not show.
     pub unseen: Tokens,
-    /// Instructions and tools that it does.
+    /// Instructions and tools in the transcript.
     pub prefix: Tokens,
     /// Summaries and notes.
     pub summary: Tokens,
-    /// What users said.
+    /// Messages of users.
     pub user: Tokens,
     /// Messages that clients and hooks wrote in the user's name.
     pub client: Tokens,
-    /// What the model said and which tools it called.
+    /// Texts and tool calls of the model.
     pub answers: Tokens,
-    /// What the model thought.
+    /// Reasoning of the model.
     pub reasoning: Tokens,
-    /// What tools gave back, verbatim.
+    /// Results of tools in full.
     pub results: Tokens,
-    /// What is left of results that were cut or replaced.
+    /// Rest of results that were cut or replaced.
     pub shortened: Tokens,
 }
 
 /// A summary that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summarised {
-    /// What its maker used; nothing, if no model was asked.
+    /// Usage of the summariser; zero if no model was asked.
     pub usage: Usage,
-    /// What that costs, where prices are known.
+    /// Its cost, if prices are known.
     pub money: Option<Money>,
 }

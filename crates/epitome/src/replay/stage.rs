@@ -1,4 +1,4 @@
-//! A thread, played call by call under a contender.
+//! Replay of a thread, call by call, under a contender.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,55 +26,55 @@ use super::{
 };
 use crate::rehearse::{Call, Failed, Rehearsal, Script};
 
-/// What a model is told that summarises by continuing its session.
+/// Instruction to a model that summarises by continuing its session.
 const INSTRUCTION: &str = "Summarise this conversation so that the work can go on without it.";
 
-/// A thread that is to be played.
+/// A thread to be replayed.
 #[derive(Debug)]
 pub struct Part {
-    /// What happened, without what the client compacted.
+    /// Events of the thread, without the client's compactions.
     pub script: Script,
-    /// What of it was needed.
+    /// Facts that its calls needed.
     pub needs: Needs,
-    /// What the transcript does not show.
+    /// Hidden part of its requests.
     pub unseen: Unseen,
-    /// What each answer used.
+    /// Usage of each answer.
     pub outputs: Outputs,
-    /// The first event that is its own and not that of the thread it was forked from.
+    /// First event that belongs to this thread alone, and not to the one it was forked from.
     pub own: Seq,
 }
 
-/// What is held the same for all contenders.
+/// Conditions that are the same for all contenders.
 #[derive(Clone, Debug)]
 pub struct Stage<'a> {
-    /// The model that is asked.
+    /// Profile of the model.
     pub profile: &'a Profile,
-    /// The format it is asked in.
+    /// Format of the requests.
     pub format: Format,
-    /// The most it takes, answers aside.
+    /// Largest input of the model.
     pub window: Tokens,
-    /// How its cache is taken to behave, in each way that is to be charged. Requests are the same in all of them.
+    /// Modes of the simulated cache. The requests are the same in all of them.
     pub modes: &'a [Mode],
 }
 
-/// A request as it would be sent, for those who want to see it.
+/// A request as it would be sent, for callers that record it.
 #[derive(Debug)]
 pub struct Shown<'a> {
-    /// What it came to.
+    /// Result of the call.
     pub played: &'a Played,
-    /// The answer it led to.
+    /// Answer of the call.
     pub answer: &'a Logged,
     /// The request.
     pub rendered: &'a Rendered,
     /// The context it was rendered from.
     pub context: &'a Context,
-    /// How it was rendered.
+    /// Options that it was rendered with.
     pub options: &'a RenderOptions,
-    /// The request that a model was asked to summarise with.
+    /// Request for a summary to a model.
     pub summariser: Option<&'a str>,
 }
 
-/// What each answer of a thread used: as reported, or as counted.
+/// Usage of each answer of a thread: as reported, or as counted.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     reported: HashMap<AnswerId, Tokens>,
@@ -82,7 +82,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// What is known of a thread's answers. The last report about an answer counts.
+    /// Usage of a thread's answers. The last report about an answer counts.
     pub fn of(line: &Line) -> Self {
         let mut outputs = Self::default();
         let mut answering: Option<(AnswerId, Seq)> = None;
@@ -104,11 +104,11 @@ impl Outputs {
         outputs
     }
 
-    /// What the answer that began with an event used.
+    /// Usage of the answer that began with an event.
     fn of_answer(&self, answer: &Logged, unseen: &Unseen) -> Tokens {
         let reported = answer_id(answer).and_then(|answer| self.reported.get(answer)).copied();
         let counted = unseen.scaled(self.counted.get(&answer.id.seq).copied().unwrap_or_default());
-        // Some agents write down what was used when the answer had hardly begun.
+        // Some agents record the usage when the answer has hardly begun.
         reported.unwrap_or_default().max(counted)
     }
 }
@@ -121,8 +121,8 @@ fn answer_id(answer: &Logged) -> Option<&AnswerId> {
 }
 
 impl Part {
-    /// Plays the thread under a contender, and shows every request that could be made, charged in the first mode. Gives the
-    /// calls for each mode of the stage.
+    /// Replays the thread under a contender, and calls `see` for every request that could be made, charged in
+    /// the first mode. Returns the calls for each mode of the stage.
     pub fn play(
         &self,
         stage: &Stage<'_>,
@@ -174,30 +174,30 @@ impl Stage<'_> {
     }
 }
 
-/// A thread that is being played.
+/// A thread during its replay.
 struct Playing<'a> {
     part: &'a Part,
     stage: &'a Stage<'a>,
     contender: &'a Contender,
     options: &'a RenderOptions,
-    /// What a provider's cache holds, by mode.
+    /// Contents of the provider's cache, by mode.
     caches: Vec<Cache>,
     memo: PromptMemo,
     scorer: Scorer<'a>,
-    /// When the call before was made.
+    /// Time of the call before.
     last: Option<Time>,
-    /// The request before, where a summary may continue it.
+    /// The request before, if a summary may continue it.
     sent: Option<(String, Tokens)>,
     clients: ClientMessages,
-    /// The calls that were made, by mode.
+    /// Calls made so far, by mode.
     played: Vec<Vec<Played>>,
 }
 
-/// A request for a summary, and what it came to.
+/// A request for a summary and its results.
 struct AskedSummary {
-    /// The request, if a model was asked.
+    /// Request, if a model was asked.
     body: Option<String>,
-    /// What it came to, by mode.
+    /// Results, by mode.
     summarised: Vec<Summarised>,
 }
 
@@ -250,7 +250,8 @@ impl Playing<'_> {
         self.sent = Some((call.rendered.body.clone(), context.tokens()));
     }
 
-    /// What must be sent does not fit: nothing is sent, and nothing is known to the model of what it needs.
+    /// Records a call whose essential content does not fit: no request is sent, so the model has none of the
+    /// facts it needs.
     fn refused(&mut self, failed: &Failed<'_>) {
         if failed.answer.id.seq < self.part.own {
             return;
@@ -266,13 +267,13 @@ impl Playing<'_> {
         }
     }
 
-    /// How long after the last call that was made.
+    /// Time since the last call that was made.
     fn pause(&self, at: Option<Time>) -> Option<Duration> {
         let (last, at) = self.last.zip(at)?;
         u64::try_from(at.0.saturating_sub(last.0)).ok().map(Duration::from_millis)
     }
 
-    /// What the summary cost that a request was made ready with, and how it was asked for.
+    /// Cost of the summary in a prepared request, and the request for it.
     fn summarised(&mut self, call: &Call<'_>, at: Option<Time>) -> Option<AskedSummary> {
         let made = call.prepared.compaction.as_ref()?;
         let Fact::Compacted(compaction) = &made.event.fact else { return None };
@@ -296,7 +297,7 @@ impl Playing<'_> {
         Some(AskedSummary { body, summarised: summarised.collect() })
     }
 
-    /// What each cache makes of a request.
+    /// Sends a request to each simulated cache.
     fn serve(&mut self, at: Option<Time>, prompt: &Prompt, output: Tokens) -> Vec<cost::Charge> {
         let call = cost::Call {
             at: at.unwrap_or(Time(0)),
@@ -308,7 +309,7 @@ impl Playing<'_> {
         self.caches.iter_mut().map(|cache| cache.serve(&call)).collect()
     }
 
-    /// A request as the provider would count it, with what the transcript does not show.
+    /// A request by the provider's count, with its hidden part.
     fn whole(&self, prompt: &Prompt) -> Prompt {
         let unseen = &self.part.unseen;
         let shows_prefix = prompt.blocks.first().is_some_and(|block| block.layer != Layer::Messages);
@@ -342,7 +343,7 @@ impl Playing<'_> {
     }
 }
 
-/// The messages of a thread that no user wrote, each read once: every call shows most of them again.
+/// Messages of a thread that no user wrote, each read once, because most calls show them again.
 #[derive(Debug, Default)]
 struct ClientMessages(HashMap<Seq, bool>);
 

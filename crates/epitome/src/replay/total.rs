@@ -1,4 +1,4 @@
-//! What the calls of many threads came to.
+//! Totals of the calls of many threads.
 
 use std::ops::AddAssign;
 
@@ -9,34 +9,34 @@ use super::{
     retention::{Drift, Retention},
 };
 
-/// What calls came to, added up.
+/// Totals of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// How many calls were to be made.
+    /// Number of calls to be made.
     pub calls: u64,
-    /// The largest request.
+    /// Size of the largest request.
     pub peak: Tokens,
-    /// What the calls used, by the simulation.
+    /// Simulated usage of the calls.
     pub usage: Usage,
-    /// What the summaries used that a model wrote.
+    /// Usage of summaries that a model wrote.
     pub summariser: Usage,
-    /// What all of it costs; the calls whose price is not known are left out.
+    /// Total cost; calls without a known price are left out.
     pub money: Money,
-    /// How many calls have no known price.
+    /// Number of calls without a known price.
     pub unpriced: u64,
-    /// How often what was sent before was changed.
+    /// Number of resets, which change what was sent before.
     pub resets: u64,
-    /// How many summaries were made.
+    /// Number of summaries.
     pub summaries: u64,
-    /// How many requests were over the window.
+    /// Number of requests beyond the window.
     pub overflows: u64,
-    /// How many calls could not be made.
+    /// Number of calls that could not be made.
     pub refused: u64,
-    /// How many requests break a rule of their provider.
+    /// Number of requests that break a rule of their provider.
     pub illegal: u64,
-    /// What of the needed past the requests held.
+    /// Needed facts that the requests held.
     pub retention: Retention,
-    /// The same by how many compactions they stood on.
+    /// The same, by the number of compactions that the requests build on.
     pub drift: Drift,
 }
 
@@ -64,18 +64,18 @@ impl Total {
         self.drift.add(played.compactions, played.retention);
     }
 
-    /// The size of a request in the mean.
+    /// Mean size of a request.
     pub fn mean(&self) -> Tokens {
         let made = self.calls - self.refused;
         Tokens(self.usage.input().0.checked_div(made).unwrap_or(0))
     }
 
-    /// The share of the input that the cache held.
+    /// Share of the input that the cache held.
     pub fn hits(&self) -> Option<f64> {
         share(self.usage.cache_read.0, self.usage.input().0)
     }
 
-    /// What it costs, as a part of what something else does.
+    /// Cost as a part of another total's cost.
     pub fn against(&self, other: &Self) -> Option<f64> {
         share(self.money.0, other.money.0)
     }

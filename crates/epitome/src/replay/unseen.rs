@@ -1,9 +1,10 @@
-//! What a transcript does not show of the requests it tells of.
+//! The hidden part of requests, which a transcript does not show.
 //!
-//! Most agents write down the conversation and neither the system prompt nor the tools, which may be tens of thousands of
-//! tokens. The provider counted them all the same: what a call is recorded to have sent, less what is counted of it, is
-//! what is unseen. And where the provider's vocabulary is not ours, or an answer holds thinking that nobody may read, what
-//! is seen grows faster by its count than by ours, which the calls of a session tell as well.
+//! Most agents record the conversation but neither the system prompt nor the tools, which may be tens of
+//! thousands of tokens. The provider counted all of it, so the hidden part is the recorded input of a call
+//! less its counted part. If the provider's vocabulary differs from ours, or an answer holds hidden thinking,
+//! the visible part grows faster by the provider's count than by ours, which the calls of a session show as
+//! well.
 
 use std::sync::Arc;
 
@@ -15,29 +16,29 @@ use super::recorded::{
     sent::counted,
 };
 
-/// What a transcript does not show.
+/// Hidden part of a transcript's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unseen {
-    /// Tokens that stand before everything the transcript shows, by the provider's count.
+    /// Tokens before everything that the transcript shows, by the provider's count.
     pub prefix: Tokens,
-    /// By how much what is shown is more by the provider's count than by ours.
+    /// Ratio of the provider's count to ours for the visible part.
     pub scale: Scale,
-    /// How that is known.
+    /// Basis of the estimate.
     pub basis: Basis,
 }
 
-/// How it is known what is unseen.
+/// Basis of the estimated hidden part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// The transcript has system prompt and tools: nothing is unseen.
+    /// The transcript has system prompt and tools, so nothing is hidden.
     Recorded,
-    /// Inferred from what calls are recorded to have sent.
+    /// Derived from the recorded input of calls.
     Inferred {
-        /// So many of them.
+        /// Number of these calls.
         calls: usize,
     },
-    /// No call says what it sent. What nobody measured is not charged: nothing is taken to be unseen.
+    /// No call has recorded input. An unknown part is not charged, so it is assumed to be empty.
     Assumed,
 }
 
@@ -46,19 +47,19 @@ pub enum Basis {
 pub struct Scale(u32);
 
 impl Unseen {
-    /// What the calls of a thread say. The prefix is what the first call sent beyond what is counted of it, unless a
-    /// request after one of the client's compactions leaves room for less: then the thread did not begin where its file
-    /// does.
+    /// Estimates the hidden part from the calls of a thread. The prefix is the recorded input of the first
+    /// call less its counted part, unless a request after one of the client's compactions leaves room for
+    /// less: then the thread did not begin where its file does.
     pub fn of(line: &Line, meter: &Arc<Meter>) -> Self {
         Self::inferred(line, meter, None)
     }
 
-    /// The same from the first usage alone: what is counted is taken to be what is sent.
+    /// Estimates the hidden part from the first usage alone, with our counts taken as exact.
     pub fn of_first_call(line: &Line, meter: &Arc<Meter>) -> Self {
         Self::inferred(line, meter, Some(Scale::ONE))
     }
 
-    /// Nothing is unseen, as far as anyone knows.
+    /// An empty hidden part, for lack of information.
     pub fn assumed() -> Self {
         Self { prefix: Tokens(0), scale: Scale::ONE, basis: Basis::Assumed }
     }
@@ -73,7 +74,8 @@ impl Unseen {
         };
         let scale = scale.unwrap_or_else(|| growth(&told).unwrap_or(Scale::ONE));
         let beyond = |input: Tokens, counted: Tokens| input.less(scale.of(counted));
-        // After a compaction a request is small again, and what is missing from the transcript's beginning is not in it.
+        // After a compaction a request is small again, and does not contain a beginning that the transcript
+        // lacks.
         let mut before = first;
         let mut prefix = beyond(first.input, first.counted);
         for call in rest {
@@ -90,41 +92,41 @@ impl Unseen {
         Self { prefix, scale, basis: Basis::Inferred { calls: told.len() } }
     }
 
-    /// What the provider would count where we count so many.
+    /// The provider's count for a count of ours.
     pub fn scaled(&self, counted: Tokens) -> Tokens {
         self.scale.of(counted)
     }
 
-    /// How many tokens by our count fit beside the prefix into a window.
+    /// Tokens by our count that fit beside the prefix into a window.
     pub fn room(&self, window: Tokens) -> Tokens {
         self.scale.within(window.less(self.prefix))
     }
 }
 
 impl Scale {
-    /// Both count alike.
+    /// Both counts are equal.
     pub const ONE: Self = Self(1_000_000);
 
-    /// `some` for each `each`, within bounds beyond which it says nothing about counting.
+    /// `some` for each `each`, within the bounds of plausible differences in counting.
     pub fn ratio(some: u64, each: u64) -> Self {
         let parts = u128::from(some) * u128::from(Self::ONE.0) / u128::from(each.max(1));
         let parts = u32::try_from(parts).unwrap_or(u32::MAX);
         Self(parts.clamp(Self::ONE.0 / 4, Self::ONE.0 * 4))
     }
 
-    /// What the provider would count, to the nearest.
+    /// The provider's count, to the nearest.
     pub fn of(self, counted: Tokens) -> Tokens {
         let parts = u128::from(counted.0) * u128::from(self.0) + u128::from(Self::ONE.0 / 2);
         Tokens(u64::try_from(parts / u128::from(Self::ONE.0)).unwrap_or(u64::MAX))
     }
 
-    /// The most that the provider counts as no more than `tokens`.
+    /// Most tokens by our count that the provider counts as no more than `tokens`.
     pub fn within(self, tokens: Tokens) -> Tokens {
         let parts = u128::from(tokens.0) * u128::from(Self::ONE.0) / u128::from(self.0.max(1));
         Tokens(u64::try_from(parts).unwrap_or(u64::MAX))
     }
 
-    /// As a number, for people to read.
+    /// The ratio as a floating-point number, for people to read.
     pub fn as_number(self) -> f64 {
         f64::from(self.0) / f64::from(Self::ONE.0)
     }

@@ -1,9 +1,9 @@
-//! Warm or apart: whom it is cheaper to ask for a summary.
+//! Choice of the cheaper way to ask for a summary, warm or apart.
 //!
-//! While the provider's cache still holds the session's request, asking the session's own model once more costs little for
-//! a long context, and its answer costs that model's price. A smaller model reads less, at its own price and from no cache.
-//! Where a price is not known it is not guessed: then the summariser is asked apart, which is also what keeps it clear of
-//! the session's persona.
+//! While the provider's cache still holds the session's request, asking the session's own model once more
+//! costs little for a long context, and its answer costs that model's price. A smaller model reads less, at
+//! its own price and without a cache. An unknown price is not guessed: then the summariser is asked apart,
+//! which also keeps it free of the session's persona.
 
 use epitome_core::{
     Tokens,
@@ -15,39 +15,39 @@ use epitome_core::{
 /// The session's own request with an instruction appended.
 #[derive(Clone, Copy, Debug)]
 pub struct Warm<'a> {
-    /// The terms of the session's model.
+    /// Terms of the session's model.
     pub terms: &'a Terms,
-    /// What its cache holds of the request.
+    /// Tokens of the request that its cache holds.
     pub held: Tokens,
-    /// The request and the instruction.
+    /// Tokens of the request and the instruction.
     pub input: Tokens,
-    /// How long the answer may be.
+    /// Largest size of the answer.
     pub output: Tokens,
 }
 
 /// The span alone, for a summariser of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart<'a> {
-    /// The terms of its model.
+    /// Terms of the summariser's model.
     pub terms: &'a Terms,
-    /// All that it is asked with, prompts and repeated notes included.
+    /// All input tokens, prompts and repeated notes included.
     pub input: Tokens,
-    /// In how many questions.
+    /// Number of questions.
     pub asks: u64,
-    /// How long each answer may be.
+    /// Largest size of each answer.
     pub output: Tokens,
 }
 
 /// The two ways to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// The session's model, with the session's request.
+    /// Ask the session's model, with the session's request.
     Warm,
-    /// The summariser, with the span.
+    /// Ask the summariser, with the span.
     Apart,
 }
 
-/// The cheaper of the two ways; apart if they cost the same, or nobody knows.
+/// The cheaper of the two ways; apart if they cost the same, or if a price is unknown.
 pub fn cheaper(warm: &Warm<'_>, apart: &Apart<'_>) -> Way {
     match (warm.cost(), apart.cost()) {
         (Ok(warm), Ok(apart)) if warm < apart => Way::Warm,
@@ -56,8 +56,8 @@ pub fn cheaper(warm: &Warm<'_>, apart: &Apart<'_>) -> Way {
 }
 
 impl Warm<'_> {
-    /// What it costs if the cache serves what it holds. What it does not hold is paid as input: a question that is asked
-    /// once is worth no write.
+    /// Cost if the cache serves everything that it holds. The rest is charged as uncached input: writing the
+    /// cache does not pay for a single question.
     pub fn cost(&self) -> Result<Money, UnknownPrice> {
         let held = self.held.min(self.input);
         let read = if held < self.terms.minimum() { Tokens(0) } else { held };
@@ -72,7 +72,7 @@ impl Warm<'_> {
 }
 
 impl Apart<'_> {
-    /// What it costs from no cache. Each question is billed by itself, as a price may depend on its length.
+    /// Cost without a cache. Each question is charged by itself, because a price may depend on its length.
     pub fn cost(&self) -> Result<Money, UnknownPrice> {
         let asks = self.asks.max(1);
         let one =
@@ -94,7 +94,8 @@ mod tests {
         Terms::new(&profile.cache, &profile.prices)
     }
 
-    /// A session of 101 000 tokens of which so many are held, or a span of so many for a small model.
+    /// The way for a session of 101 000 tokens, `held` of which are cached, or a span of `span` tokens for a
+    /// small model.
     fn way(session: &Terms, held: u64, small: &Terms, span: u64) -> Way {
         let warm = Warm { terms: session, held: Tokens(held), input: Tokens(101_000), output: Tokens(1_500) };
         let apart = Apart { terms: small, input: Tokens(span), asks: 1, output: Tokens(1_500) };
@@ -104,7 +105,8 @@ mod tests {
     #[test]
     fn the_cheaper_way_is_taken() {
         let (opus, haiku) = (terms("claude-opus-5-5"), terms("claude-haiku-4-5"));
-        // 0.02 $ read, 0.004 $ new and 0.03 $ written by the one; 0.0075 $ written by the other.
+        // The session's model costs 0.02 $ to read, 0.004 $ for new input and 0.03 $ for output; the small
+        // model's output costs 0.0075 $.
         assert_eq!(way(&opus, 100_000, &haiku, 46_000), Way::Apart);
         assert_eq!(way(&opus, 100_000, &haiku, 47_000), Way::Warm);
         assert_eq!(way(&opus, 0, &haiku, 100_000), Way::Apart, "a cold cache makes the session's model dear");

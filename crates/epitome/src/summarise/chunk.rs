@@ -1,8 +1,9 @@
-//! A span that is longer than the summariser's window: drafted part by part.
+//! Drafting of a span that is longer than the summariser's window, part by part.
 //!
-//! Parts end between turns, and only a turn that is longer than a part is split between its events. Each question carries
-//! the notes so far, and its answer takes their place, so the last answer speaks for the whole span and stays within one
-//! limit. If the window turns out to be smaller than anyone said, the parts are made smaller and drafted again.
+//! Parts end between turns, and only a turn that is longer than a part is split between its events. Each
+//! question carries the notes so far, and its answer replaces them, so the last answer covers the whole span
+//! and stays within one limit. If the window turns out to be smaller than stated, the parts are made smaller
+//! and drafted again.
 
 use std::sync::Arc;
 
@@ -21,53 +22,54 @@ use super::{
     prompt::{self, AROUND, Part, SYSTEM},
 };
 
-/// What is to be summarised.
+/// A span to be summarised, with everything that the question needs.
 #[derive(Clone, Debug)]
 pub struct Task<'a> {
     /// The events.
     pub span: &'a [Arc<Logged>],
-    /// What stands for everything before them.
+    /// Summary of everything before the span.
     pub previous: Option<&'a Brief>,
-    /// What to attend to.
+    /// Instructions from the user and from plugins.
     pub instructions: &'a Instructions,
-    /// How long the draft should be.
+    /// Length of the draft.
     pub limit: Tokens,
-    /// Who counts.
+    /// Meter for the question.
     pub meter: &'a Meter,
     /// The session's own request with [`prompt::aside`] appended, to be asked in place of the span.
     pub warm: Option<String>,
 }
 
-/// What came of it.
+/// Result of drafting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drafted {
     /// The last answer.
     pub text: String,
-    /// How it ended.
+    /// Ending of the last answer.
     pub finish: Finish,
-    /// What all questions used together, as far as it was said.
+    /// Usage of all questions together, as far as it was reported.
     pub usage: Option<Usage>,
-    /// How many questions were asked.
+    /// Number of questions.
     pub asks: u64,
-    /// The model that wrote it, as its server names it.
+    /// Model that wrote the draft, as its server names it.
     pub model: Option<String>,
 }
 
-/// More parts than this are not asked about as long as the span can be told in fewer words.
+/// Most parts, as long as the span can be shortened.
 const PARTS: usize = 12;
 
-/// How often the words of a span are halved to keep to that.
+/// Most times that the shares of a span are halved to keep to that.
 const HALVINGS: u32 = 6;
 
-/// How often a smaller window is tried when the one that was stated is too large.
+/// Most times that a smaller window is tried when the stated one is too large.
 const WINDOWS: u32 = 3;
 
-/// A part with less room than this is not worth a question.
+/// Smallest room for a part that is worth a question.
 const LEAST: Tokens = Tokens(256);
 
-/// Drafts a summary, in as many questions as the summariser's window needs.
+/// Drafts a summary, with as many questions as the summariser's window needs.
 ///
-/// An answer that is no usable one (cut off, a refusal, a tool call, nothing) ends it at once: the gate says why.
+/// An unusable answer (cut off, a refusal, a tool call, an empty one) ends the drafting at once: the gate
+/// says why.
 pub async fn draft(summariser: &dyn Summarize, task: &Task<'_>) -> Result<Drafted, SummarizeError> {
     let mut tally = Tally::default();
     if let Some(warm) = &task.warm {
@@ -78,7 +80,7 @@ pub async fn draft(summariser: &dyn Summarize, task: &Task<'_>) -> Result<Drafte
             warm: Some(warm.clone()),
         };
         match tally.ask(summariser, &request).await {
-            // The request that just fitted does not with the instruction: the span by itself does.
+            // With the instruction the request no longer fits; the span by itself does.
             Err(SummarizeError::Overflow { .. }) => {}
             answer => return answer.map(|draft| tally.close(draft)),
         }
@@ -98,12 +100,12 @@ pub async fn draft(summariser: &dyn Summarize, task: &Task<'_>) -> Result<Drafte
     }
 }
 
-/// The questions a span needs.
+/// Questions for a span.
 #[derive(Debug)]
 struct Plan {
     runtime: String,
     output: Tokens,
-    /// What numbers in the notes stand for.
+    /// Sentences that the numbers in the notes stand for.
     sentences: NumberedSentences,
     parts: Vec<Vec<Entry>>,
 }
@@ -112,10 +114,10 @@ impl Plan {
     fn make(name: &str, window: Tokens, task: &Task<'_>) -> Result<Self, SummarizeError> {
         let Task { span, limit, meter, .. } = *task;
         let runtime = prompt::runtime(task.previous, task.instructions, limit);
-        // Twice the draft leaves room for a model that reasons, where the window has that room.
+        // Twice the draft leaves room for a model that reasons, if the window has that room.
         let output = Tokens((window.0 / 4).min(limit.0.saturating_mul(2))).max(limit);
         let prompt = meter.text(SYSTEM) + meter.text(&runtime) + meter.overhead().request + AROUND;
-        // Its vocabulary need not be the one that is counted with here.
+        // The model's vocabulary may differ from the one that is counted with here.
         let margin = Tokens(window.0 / 12);
         let alone = window.less(output).less(prompt).less(margin);
         let carrying = alone.less(limit);
@@ -152,7 +154,7 @@ impl Plan {
         let mut so_far: Option<Draft> = None;
         let of = self.parts.len();
         for (index, part) in self.parts.iter().enumerate() {
-            // Whoever sees only the next part cannot know what the numbers of earlier ones stand for.
+            // The numbers of earlier parts mean nothing to a model that only sees the next part.
             let notes = so_far.as_ref().map(|draft| with_words(&draft.text, &self.sentences));
             let notes = notes.as_ref().map(|notes| cut(notes, task.limit, Lean::Head, task.meter));
             let part_of = Part { number: index + 1, of, so_far: notes.as_deref() };
@@ -169,12 +171,12 @@ impl Plan {
             }
             so_far = Some(draft);
         }
-        // A plan has one part at least, and every part that is passed leaves a draft.
+        // A plan has at least one part, and every part that succeeds leaves a draft.
         Ok(so_far.expect("the last part left a draft"))
     }
 }
 
-/// The entries in parts of at most `room`, between turns where that can be.
+/// Packs entries into parts of at most `room`, split between turns if possible.
 fn packed(entries: Vec<Entry>, room: Tokens) -> Vec<Vec<Entry>> {
     let mut parts: Vec<Vec<Entry>> = vec![Vec::new()];
     let mut used = Tokens(0);
@@ -202,7 +204,7 @@ fn packed(entries: Vec<Entry>, room: Tokens) -> Vec<Vec<Entry>> {
     parts
 }
 
-/// What was asked and used so far.
+/// Questions and usage so far.
 #[derive(Debug, Default)]
 struct Tally {
     asks: u64,
@@ -247,7 +249,7 @@ mod tests {
 
     const LIMIT: Tokens = Tokens(600);
 
-    /// Turns of a call and its result each, with words that are nowhere else.
+    /// Turns of a call and its result each, with unique words.
     fn work(turns: usize, words: usize) -> Vec<Arc<Logged>> {
         let facts = (0..turns).flat_map(|turn| {
             let id = format!("c{turn}");

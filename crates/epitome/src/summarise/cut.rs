@@ -1,28 +1,30 @@
-//! Cutting a text from the middle out.
+//! Shortening of texts from the middle out.
 //!
-//! What a text is about stands at its beginning, and how it ended at its end. Only what may stay is ever counted, so a text
-//! of any size costs what its limit is worth. Reducers cut by the counts that are kept beside the log; here there are none.
+//! The beginning of a text shows what it is about, and its end how it ended. Only the parts that may stay are
+//! counted, so the cost depends on the limit and not on the text's size. Reducers cut by the counts kept
+//! beside the log; here there are none.
 
 use std::borrow::Cow;
 
 use epitome_core::{Tokens, meter::Meter};
 
-/// Which end says more.
+/// The end of a text that matters more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lean {
-    /// The beginning: what people and models write.
+    /// The beginning: texts by people and models.
     Head,
-    /// The end: what programs print.
+    /// The end: output of programs.
     Tail,
 }
 
-/// More bytes than this a token are seen in no text worth counting.
+/// Most bytes a token has in any text worth counting.
 const MOST_BYTES_A_TOKEN: u64 = 16;
 
-/// What the line in the middle may cost.
+/// Room for the line in the middle.
 const LINE: Tokens = Tokens(16);
 
-/// The text within `most` tokens: itself, or its two ends with a line between them that says what is missing.
+/// Shortens a text to `most` tokens: the text itself, or its two ends with a line between them that says what
+/// is missing.
 pub(super) fn cut<'t>(text: &'t str, most: Tokens, lean: Lean, meter: &Meter) -> Cow<'t, str> {
     let longest = usize::try_from(most.0.saturating_mul(MOST_BYTES_A_TOKEN)).unwrap_or(usize::MAX);
     let mut keep = if text.len() > longest {
@@ -49,14 +51,15 @@ pub(super) fn cut<'t>(text: &'t str, most: Tokens, lean: Lean, meter: &Meter) ->
     }
 }
 
-/// As many of `bytes` as fit if they have `tokens`, and a little less.
+/// Scales `bytes`, which have `tokens` tokens, down to `most` tokens and a little less.
 fn scaled(bytes: usize, most: Tokens, tokens: Tokens) -> usize {
     let scaled = bytes as u128 * u128::from(most.0) / u128::from(tokens.0.max(1));
     let scaled = usize::try_from(scaled).unwrap_or(bytes).min(bytes);
     scaled - scaled / 16
 }
 
-/// About `keep` bytes of both ends together, cut between characters, and between lines where one ends nearby.
+/// Cuts about `keep` bytes of both ends together, between characters, and between lines where one ends
+/// nearby.
 fn ends(text: &str, keep: usize, lean: Lean) -> (&str, &str) {
     let head = match lean {
         Lean::Head => keep / 3 * 2,

@@ -1,7 +1,7 @@
-//! What can go wrong when a summariser is asked.
+//! Errors of asking a summariser.
 //!
-//! An error names the host and never the key, and says whether asking again may help: only those that are transient are
-//! asked again, by [`retry`](super::retry).
+//! An error names the host and never the key, and says whether asking again may help: only transient ones are
+//! retried, by [`retry`](super::retry).
 
 use std::{error::Error, fmt, time::Duration};
 
@@ -10,27 +10,27 @@ use epitome_wire::WireError;
 
 use super::key::KeyError;
 
-/// Why a summariser gave no draft.
+/// Reason why a summariser gave no draft.
 #[derive(Debug, thiserror::Error)]
 pub enum SummarizeError {
-    /// It took too long.
+    /// The answer took too long.
     #[error("asking {host} for a summary: {waited} took more than {}; allow more time or ask a faster model", seconds(*.after))]
     Timeout {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// What took so long.
+        /// Step that took too long.
         waited: Waited,
-        /// How long it was allowed to.
+        /// Time limit of that step.
         after: Duration,
     },
-    /// The server wants to be left alone for a while.
+    /// The server limits the rate of requests.
     #[error("asking {host} for a summary: it is asked too often{}; slow down or raise the quota ({said})", wait(*.after))]
     RateLimited {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// When to come back, if it says so.
+        /// Time to wait, if the server states it.
         after: Option<Duration>,
-        /// Its words.
+        /// Message of the server.
         said: String,
     },
     /// The question is longer than the model's window.
@@ -38,47 +38,47 @@ pub enum SummarizeError {
         "asking {host} for a summary: the question is too long for the model ({said}); give its real window"
     )]
     Overflow {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// Its words.
+        /// Message of the server.
         said: String,
     },
-    /// The server refused, or broke down.
+    /// The server refused the request, or failed.
     #[error("asking {host} for a summary: it answered with status {status} ({said}); {}", advice(*.status))]
     Refused {
-        /// Whom.
+        /// Host of the server.
         host: String,
         /// The HTTP status.
         status: u16,
-        /// Its words.
+        /// Message of the server.
         said: String,
-        /// When to come back, if it says so.
+        /// Time to wait, if the server states it.
         after: Option<Duration>,
     },
-    /// The server says that it has moved. Nobody follows: the key is for this host only.
+    /// The server redirects to another address. This is not followed: the key is for this host only.
     #[error(
         "asking {host} for a summary: it redirects to {to}; give that address if it can be trusted with the key"
     )]
     Redirected {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// The host it points to.
+        /// Host that it redirects to.
         to: String,
     },
-    /// The answer is not what the format says.
+    /// The answer does not have the form of its format.
     #[error("asking {host} for a summary: its answer cannot be read; check the address and the format")]
     Unreadable {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// What is wrong with it.
+        /// Error of the reader.
         source: WireError,
     },
-    /// The answer says that something went wrong.
+    /// The answer contains an error.
     #[error("asking {host} for a summary: it answered with an error ({said}); see to that first")]
     Failed {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// Its words.
+        /// Message of the server.
         said: String,
     },
     /// The answer is larger than any summary.
@@ -86,80 +86,80 @@ pub enum SummarizeError {
         "asking {host} for a summary: its answer is larger than the {limit} bytes allowed; check the address"
     )]
     TooLarge {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// The limit.
+        /// Largest size of an answer.
         limit: usize,
     },
-    /// The model thought and said nothing.
+    /// The model reasoned but wrote no answer.
     #[error(
         "asking {host} for a summary: the model only reasoned and wrote no answer; allow it a longer answer, or turn \
          its reasoning off"
     )]
     ReasoningOnly {
-        /// Whom.
+        /// Host of the server.
         host: String,
     },
     /// The connection failed.
     #[error("asking {host} for a summary: {doing} failed; check that the server runs and can be reached")]
     Io {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// What was being done.
+        /// Step that failed.
         doing: &'static str,
-        /// What went wrong.
+        /// Error of the connection.
         source: Box<dyn Error + Send + Sync>,
     },
     /// There is no key.
     #[error("asking {host} for a summary: there is no key to ask with")]
     Key {
-        /// Whom.
+        /// Host of the server.
         host: String,
-        /// Why not.
+        /// Reason why it is missing.
         source: KeyError,
     },
-    /// The summariser's window holds no question at all.
+    /// The summariser's window is too small for any question.
     #[error(
         "asking {name} for a summary: of its window of {window} tokens the prompt and an answer of {limit} leave too \
          little for the conversation; ask a model with a larger window, or for a shorter summary"
     )]
     Window {
-        /// The summariser.
+        /// Name of the summariser.
         name: String,
-        /// Its window.
+        /// Size of its window.
         window: Tokens,
-        /// How long the summary may be.
+        /// Length of the summary.
         limit: Tokens,
     },
-    /// A summariser of one's own failed.
+    /// A summariser of the application failed.
     #[error("asking {name} for a summary: it failed")]
     Other {
-        /// The summariser.
+        /// Name of the summariser.
         name: String,
-        /// Whether asking again may help.
+        /// Prospect of asking again.
         hope: Hope,
-        /// What went wrong.
+        /// Error of the summariser.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// Whether asking again may help.
+/// Prospect of asking a summariser again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hope {
-    /// It may.
+    /// Asking again may help.
     Again,
-    /// It will not.
+    /// Asking again is useless.
     Never,
 }
 
-/// What took too long.
+/// Step of a request that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waited {
-    /// Making the connection.
+    /// Connecting.
     Connection,
-    /// The first byte of the answer.
+    /// Waiting for the first byte of the answer.
     FirstByte,
-    /// The whole answer.
+    /// Receiving the whole answer.
     Whole,
 }
 
@@ -174,7 +174,7 @@ impl fmt::Display for Waited {
 }
 
 impl SummarizeError {
-    /// Whether the same question may be answered a little later.
+    /// Returns true if the same question may be answered a little later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::RateLimited { .. } | Self::Io { .. } => true,
@@ -191,7 +191,7 @@ impl SummarizeError {
         }
     }
 
-    /// When the server wants to be asked again, if it says so.
+    /// Time that the server asks to wait, if it states one.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { after, .. } | Self::Refused { after, .. } => *after,

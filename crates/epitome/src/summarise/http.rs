@@ -1,8 +1,9 @@
 //! A model at an address: asked over HTTP in its provider's format.
 //!
-//! A server may be slow, rude or broken, and none of that may reach the session. Every wait has an end, an answer is read
-//! up to a size, nobody follows a redirect with a key in hand, and the proxies of the environment are not looked for.
-//! Whatever a server says is searched for the key before anyone sees it: some echo what they were sent.
+//! A server may be slow, rude or broken, and none of that may affect the session. Every wait is limited, an
+//! answer is read up to a size, redirects are not followed with a key in hand, and the environment's proxies
+//! are not used. Every answer is searched for the key before it is passed on: some servers echo what they
+//! were sent.
 
 use std::{
     error::Error,
@@ -52,23 +53,25 @@ pub struct Remote {
     timeouts: Timeouts,
     largest: usize,
     retries: Retries,
-    /// Where the jitter of the next question starts.
+    /// Seed of the next question's jitter.
     seed: AtomicU64,
 }
 
-/// How long a server may take.
+/// Time limits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To be connected.
+    /// Limit for connecting.
     pub connect: Duration,
-    /// To begin its answer. A server that does not stream begins when it has written everything.
+    /// Limit for the first byte of the answer. A server that does not stream begins when it has written
+    /// everything.
     pub first_byte: Duration,
-    /// To send all of it, everything included: what ends a slow drip.
+    /// Limit for the whole request, which also ends a slow trickle of bytes.
     pub whole: Duration,
 }
 
 impl Timeouts {
-    /// So long for the whole answer, and for its beginning. Whether there is a server at all shows sooner.
+    /// Limits with `whole` for the whole answer and for its first byte. Connecting has a shorter one, because
+    /// a missing server shows sooner.
     pub fn of(whole: Duration) -> Self {
         Self { connect: Self::default().connect.min(whole), first_byte: whole, whole }
     }
@@ -84,42 +87,42 @@ impl Default for Timeouts {
     }
 }
 
-/// The largest answer that is read: far more than any summary.
+/// Largest answer that is read: far more than any summary.
 pub const LARGEST: usize = 8 << 20;
 
-/// As much of an error as is read.
+/// Most bytes of an error that are read.
 pub const LARGEST_ERROR: usize = 64 << 10;
 
-/// Why a summariser cannot be set up.
+/// Reason why a summariser cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("setting up a summariser: its address cannot be read; give one such as https://host/v1")]
     Address {
-        /// What is wrong with it.
+        /// Error of the parser.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The address is not an HTTP one, or names a user.
+    /// The address is not an HTTP one, or contains a user name.
     #[error(
         "setting up a summariser at {host}: {what}; give an address such as https://host/v1, and the key by itself"
     )]
     Unfit {
-        /// The host.
+        /// Host of the address.
         host: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: &'static str,
     },
-    /// The HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     #[error("setting up a summariser at {host}: there is no HTTP client; check the system's certificates")]
     Client {
-        /// The host.
+        /// Host of the address.
         host: String,
-        /// Why not.
+        /// Error of the client.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// What a [`Remote`] is made with.
+/// Settings for a [`Remote`].
 #[derive(Debug)]
 #[must_use = "it asks nobody before it is built"]
 pub struct Builder {
@@ -136,44 +139,44 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The key to ask with. Without one none is sent.
+    /// Sets the key. Without one, none is sent.
     pub fn key(mut self, key: impl Into<Option<Key>>) -> Self {
         self.key = key.into();
         self
     }
 
-    /// How long the server may take.
+    /// Sets the time limits.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// How often it is asked again.
+    /// Sets the retries.
     pub fn retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
     }
 
-    /// The most bytes of an answer that are read.
+    /// Sets the most bytes of an answer that are read.
     pub fn largest(mut self, bytes: usize) -> Self {
         self.largest = bytes;
         self
     }
 
-    /// How a Chat server is told how long its answer may be. Without this, OpenAI's own hosts get the name that all their
-    /// models take, and all others the one that all servers understand.
+    /// Sets the name of the answer's limit for a Chat server. By default OpenAI's own hosts get the name that
+    /// all their models accept, and all others the name that all servers understand.
     pub fn limit_name(mut self, name: LimitName) -> Self {
         self.limit_name = Some(name);
         self
     }
 
-    /// Where the random part of the waits starts, so that a test repeats itself.
+    /// Sets the seed of the random waits, so that a test is repeatable.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The summariser.
+    /// Builds the summariser.
     pub fn build(self) -> Result<Remote, BuildError> {
         let (url, host) = address::endpoint(self.format, &self.address)?;
         provide_tls();
@@ -186,7 +189,7 @@ impl Builder {
             .build()
             .map_err(|error| BuildError::Client { host: host.clone(), source: error.without_url().into() })?;
         let limit_name = self.limit_name.unwrap_or_else(|| limit_name(url.host_str().unwrap_or_default()));
-        // Any number does, so long as two processes do not start with the same.
+        // Any number does, as long as two processes do not start with the same.
         let seed = self.seed.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
         Ok(Remote {
             client,
@@ -206,7 +209,7 @@ impl Builder {
     }
 }
 
-/// Rustls asks the process which cryptography to use. Whoever chose before keeps their choice.
+/// Chooses the cryptography of rustls for this process, unless the application has chosen one.
 fn provide_tls() {
     static PROVIDED: Once = Once::new();
     PROVIDED.call_once(|| {
@@ -215,8 +218,8 @@ fn provide_tls() {
 }
 
 impl Remote {
-    /// A model at an address: `https://host/v1`, or the whole URL of the endpoint. `window` is how much it may be asked
-    /// with, its answer included.
+    /// A model at an address: `https://host/v1`, or the whole URL of the endpoint. `window` is its context
+    /// window, including the answer.
     ///
     /// ```
     /// use epitome::{core::Tokens, summarise::{Key, Remote, Summarize}, wire::Format};
@@ -260,7 +263,7 @@ impl Remote {
         }
     }
 
-    /// Asks once, for as long as the whole answer may take.
+    /// Asks once. The timeout covers the whole answer.
     async fn once(&self, body: &str) -> Result<Draft, SummarizeError> {
         let key = self.key.as_ref().map(Key::reveal).transpose();
         let key = key.map_err(|source| SummarizeError::Key { host: self.host.clone(), source })?;
@@ -287,12 +290,12 @@ impl Remote {
             let body = self.read(response, self.largest).await?;
             return reading.answered(&body);
         }
-        // Of an error as much is told as can be read: that the rest is missing is no news.
+        // As much of an error's body is quoted as could be read; a second error would only hide the first.
         let body = self.read_some(response, LARGEST_ERROR).await;
         Err(reading.refused(status, &headers, &body))
     }
 
-    /// All of an answer.
+    /// Reads a whole answer.
     async fn read(&self, mut response: Response, limit: usize) -> Result<String, SummarizeError> {
         let mut bytes = Vec::new();
         while let Some(chunk) =
@@ -306,7 +309,7 @@ impl Remote {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into()))
     }
 
-    /// The beginning of an answer.
+    /// Reads the beginning of an answer.
     async fn read_some(&self, mut response: Response, limit: usize) -> String {
         let mut bytes = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
@@ -323,7 +326,7 @@ impl Remote {
         SummarizeError::Timeout { host: self.host.clone(), waited, after }
     }
 
-    /// An error of the connection. Its address may hold a key, and is taken out.
+    /// Makes an error of a failed connection. Its URL may hold a key and is removed.
     fn broken(&self, doing: &'static str, error: reqwest::Error) -> SummarizeError {
         if error.is_connect() && error.is_timeout() {
             return self.late(Waited::Connection, self.timeouts.connect);
@@ -363,7 +366,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// What goes with every question.
+/// Headers of every question.
 fn headers(format: Format, key: Option<&SecretString>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

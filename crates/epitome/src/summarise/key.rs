@@ -1,8 +1,8 @@
-//! Keys: values that nobody sees.
+//! Keys of providers, which are never shown.
 //!
-//! The library reads no environment by itself. A key is a value, or a function that is asked before every request, so
-//! that a key may be changed while a session runs. [`Key::from_env`] and [`Key::from_file`] are for the application to
-//! call. A key is shown by nothing: not by `Debug`, not in an error, not in a log.
+//! The library reads no environment by itself. A key is a value, or a function that is called before every
+//! request, so that a key may change while a session runs. [`Key::from_env`] and [`Key::from_file`] are for
+//! the application to call. A key never appears in `Debug` output, an error or a log.
 
 use std::{
     env::{self, VarError},
@@ -23,53 +23,53 @@ enum Source {
     Asked(Arc<dyn Fn() -> Result<SecretString, KeyError> + Send + Sync>),
 }
 
-/// Why there is no key. None of these shows what was found.
+/// Reason for a missing key. No error shows the text that was found.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The environment has none.
+    /// The variable is not set.
     #[error("reading a key from the environment: `{name}` is not set; set it to the key")]
     Unset {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
     /// The file cannot be read.
     #[error("reading a key from {}: the file cannot be read; check its name and who may read it", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
-    /// There is something, and it cannot be a key.
+    /// The text that was found cannot be a key.
     #[error(
         "reading a key from {place}: what stands there is {what}; put the key there, alone and on one line"
     )]
     Unusable {
-        /// Where.
+        /// Place where it was found.
         place: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: &'static str,
     },
-    /// Who was asked for it has none.
+    /// The function that was asked for the key has none.
     #[error("asking for a key: there is none ({said})")]
     Refused {
-        /// Why not.
+        /// Its reason.
         said: String,
     },
 }
 
 impl Key {
-    /// This key.
+    /// A key with this value.
     pub fn new(key: impl Into<String>) -> Result<Self, KeyError> {
         usable(&key.into(), "the value given").map(|key| Self(Source::Value(key)))
     }
 
-    /// What `ask` gives, before each request.
+    /// A key that `ask` returns before each request.
     pub fn asked(ask: impl Fn() -> Result<SecretString, KeyError> + Send + Sync + 'static) -> Self {
         Self(Source::Asked(Arc::new(ask)))
     }
 
-    /// What the environment holds under `name` now.
+    /// The value of the environment variable `name` at this moment.
     pub fn from_env(name: &str) -> Result<Self, KeyError> {
         match env::var(name) {
             Ok(key) => usable(&key, &format!("the variable `{name}`")).map(|key| Self(Source::Value(key))),
@@ -80,14 +80,14 @@ impl Key {
         }
     }
 
-    /// What the file holds now; space around it does not count.
+    /// The content of the file at this moment, without white space around it.
     pub fn from_file(path: &Path) -> Result<Self, KeyError> {
         let read = fs::read_to_string(path);
         let key = read.map_err(|source| KeyError::File { path: path.to_owned(), source })?;
         usable(&key, &format!("the file {}", path.display())).map(|key| Self(Source::Value(key)))
     }
 
-    /// The key, for as long as a request is made.
+    /// Reveals the key while a request is made.
     pub(super) fn reveal(&self) -> Result<SecretString, KeyError> {
         match &self.0 {
             Source::Value(key) => Ok(key.clone()),
@@ -102,7 +102,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A key goes into an HTTP header: one line of visible ASCII.
+/// Checks a key, which goes into an HTTP header: one line of visible ASCII.
 fn usable(key: &str, place: &str) -> Result<SecretString, KeyError> {
     let key = key.trim();
     let what = if key.is_empty() {

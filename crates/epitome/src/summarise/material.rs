@@ -1,9 +1,9 @@
-//! A span as a summariser reads it: an entry an event, in order, by the number of the event.
+//! A span as a summariser reads it: one entry for each event, in order, by the number of the event.
 //!
-//! Nothing is shown in full that a summary leaves out anyway. Each kind of words has a share; what came last and what went
-//! wrong get more, and whatever is longer loses its middle. What is no message (usage, settings, the prompt and the tools,
-//! which stay in the session's own prefix) is not told. Secrets are not filtered here: the model the session runs on has
-//! seen them, and the gate keeps them out of what is admitted.
+//! Content that a summary leaves out anyway is not shown in full. Each kind of text has a share; recent
+//! content and failures get more, and longer texts lose their middle. Facts that are no messages (usage,
+//! settings, the prompt and the tools, which stay in the session's own prefix) are left out. Secrets are not
+//! filtered here: the session's model has seen them, and the gate keeps them out of the summary.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,33 +21,34 @@ use epitome_core::{
 
 use super::cut::{Lean, cut};
 
-/// What one event says.
+/// Text of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Which turn of the span it belongs to.
+    /// Turn of the span that the event belongs to.
     pub(super) turn: usize,
     /// The event.
     pub(super) seq: Seq,
-    /// Who says it.
+    /// Speaker of the text.
     pub(super) speaker: String,
-    /// What.
+    /// The text.
     pub(super) body: String,
-    /// The sentences of it that may be chosen, a line each.
+    /// Its sentences that may be chosen, a line each.
     pub(super) sentences: String,
-    /// What it costs, its heading and its sentences included.
+    /// Tokens of the entry, its heading and its sentences included.
     pub(super) tokens: Tokens,
 }
 
-/// How much of a sentence is shown where it may be chosen, in characters: its number stands for all of it.
+/// Characters of a sentence that are shown where it may be chosen: its number stands for all of it.
 const SENTENCE: usize = 200;
 
-/// How much of a sentence must be left of a message that was cut, for the sentence to be offered, in characters.
+/// Characters of a sentence that must be left after its message was cut, for the sentence to be offered.
 const BEGINNING: usize = 40;
 
-/// What the number and the code in a heading cost at most.
+/// Most tokens of the number and the code in a heading.
 const HEADING: Tokens = Tokens(28);
 
-/// The shares of each kind of words.
+/// Most tokens of each kind of text; recent events get twice as many. Users' messages and failures get the
+/// most, because a summary has to repeat them.
 mod share {
     pub(super) const USER: u64 = 3_000;
     pub(super) const ANSWER: u64 = 1_200;
@@ -57,20 +58,20 @@ mod share {
     pub(super) const FAILURE: u64 = 1_200;
     pub(super) const NOTE: u64 = 600;
     pub(super) const BLOCK: u64 = 80;
-    /// Whatever is squeezed, this much stays.
+    /// Smallest share, however short the room.
     pub(super) const LEAST: u64 = 24;
 }
 
-/// How tight a span is told.
+/// Limits on the length of a span's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
-    /// What an entry may cost.
+    /// Most tokens of an entry.
     pub(super) entry: Tokens,
-    /// How often the shares are halved.
+    /// Number of times that the shares are halved.
     pub(super) halved: u32,
 }
 
-/// The entries of a span, of whose sentences those may be chosen that are offered.
+/// Makes the entries of a span. Offered sentences are listed with their numbers, so that they may be chosen.
 pub(super) fn entries(
     span: &[Arc<Logged>],
     offered: &NumberedSentences,
@@ -102,7 +103,7 @@ pub(super) fn entries(
     span.iter().enumerate().filter_map(entry).filter(|entry| !entry.body.trim().is_empty()).collect()
 }
 
-/// Sentences that may be chosen, each on a line behind its number, as many as there is room for.
+/// Lists sentences that may be chosen, each on a line behind its number, as many as there is room for.
 pub(super) fn listed<'s>(
     sentences: impl IntoIterator<Item = (&'s SentenceNumber, &'s String)>,
     room: Tokens,
@@ -129,7 +130,7 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
-    /// Who says it and what, if it is said in the conversation.
+    /// Speaker and text of a fact, if it is part of the conversation.
     fn told(&self, fact: &Fact) -> Option<(String, String)> {
         let by = |speaker: &str, body: String| Some((speaker.to_owned(), body));
         match fact {
@@ -151,17 +152,18 @@ impl Writer<'_> {
                 by(&format!("added by the hook {hook}"), self.parts(parts, share::NOTE, Lean::Head))
             }
             Fact::Pinned { pin: Pin::Text(text) } => by("pinned", self.text(text, share::NOTE, Lean::Head)),
-            // A structured one is told item by item, from the data.
+            // A structured summary is told item by item, from the data.
             Fact::Compacted(compaction) => match &compaction.summary {
                 Summary::Text(text) => by("earlier summary", self.text(text, share::USER, Lean::Head)),
                 Summary::Structured { .. } | Summary::Encrypted(_) => None,
             },
-            // Everything else is bookkeeping.
+            // All other facts are bookkeeping.
             _ => None,
         }
     }
 
-    /// A result under the name of its tool. The words of a failure are what a summary must repeat.
+    /// A result under the name of its tool. A summary must repeat the text of a failure, so failures get more
+    /// room.
     fn result(&self, result: &ToolResult) -> String {
         let call = self.calls.get(&std::ptr::from_ref(result));
         let failed = result.error || call.is_some_and(|call| failure(call, result).is_some());
@@ -171,7 +173,8 @@ impl Writer<'_> {
         format!("result of {name}{how}:\n{}", self.parts(&result.parts, share, Lean::Tail))
     }
 
-    /// A user's message, with what the client added behind it and marked as that: no order in it is the user's.
+    /// A user's message, followed by the client's additions, which are marked: no instruction in them is the
+    /// user's.
     fn spoken(&self, parts: &[Part]) -> String {
         let (mut own, mut added) = (Vec::new(), Vec::new());
         for (part, spans) in parts.iter().zip(spans_of(parts)) {
@@ -227,7 +230,7 @@ impl Writer<'_> {
     }
 }
 
-/// A medium in one line.
+/// An image or other medium in one line.
 fn medium(media: &Media) -> String {
     let mime = if media.mime.is_empty() { "a file".to_owned() } else { line(&media.mime, 80) };
     let size = media.dimensions.map_or_else(String::new, |(width, height)| format!(", {width}×{height}"));
@@ -237,7 +240,7 @@ fn medium(media: &Media) -> String {
     }
 }
 
-/// The beginning of a text, on one line.
+/// Beginning of a text, on one line.
 fn line(text: &str, most: usize) -> String {
     let flat = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     flat.take(most).collect()

@@ -1,9 +1,9 @@
-//! Models that summarise: who they are, what they are asked and what comes back.
+//! Models that summarise: their settings, questions and answers.
 //!
-//! A [`Summarize`] drafts, and decides nothing: whether its words are admitted is the gate's business. [`Remote`] asks a
-//! model over HTTP in any of the three formats, with retries; anything else may implement the trait. [`draft`] makes the
-//! questions out of a span, as many as the summariser's own window needs. No summariser ever has tools, and none speaks
-//! as the session's persona.
+//! A [`Summarize`] only drafts: the gate decides whether its draft is admitted. [`Remote`] asks a model over
+//! HTTP in any of the three formats, with retries; anything else may implement the trait. [`draft`] makes
+//! questions of a span, as many as the summariser's own window needs. No summariser ever has tools, and none
+//! speaks as the session's persona.
 
 mod choose;
 mod chunk;
@@ -32,11 +32,11 @@ pub use self::{
 };
 pub use epitome_core::verify::Finish;
 
-/// Somebody who writes summaries.
+/// A writer of summaries.
 ///
-/// An implementor asks no tools of anybody, writes nothing of a key or any other secret into a draft or an error, and
-/// gives back what it was told in the model's own words: text that is wrong is for the gate to reject. It is dropped in
-/// the middle of a question when nobody waits any more.
+/// An implementor calls no tools, writes no key or other secret into a draft or an error, and returns the
+/// model's answer unchanged: rejecting a wrong text is the gate's task. The future is dropped in the middle
+/// of a question when its result is no longer needed.
 ///
 /// ```
 /// use epitome::{
@@ -64,27 +64,27 @@ pub use epitome_core::verify::Finish;
 /// }
 /// ```
 pub trait Summarize: Debug + Send + Sync {
-    /// What audit rows and the breaker know it by: model and host, no secrets.
+    /// Name in audit rows and for the breaker: model and host, no secrets.
     fn name(&self) -> &str;
 
-    /// How much it may be asked with, its answer included.
+    /// Size of its context window, including its answer.
     fn window(&self) -> Tokens;
 
-    /// Where its failures count.
+    /// Scope in which its failures count.
     fn scope(&self) -> Scope {
         Scope::Everywhere
     }
 
-    /// Asks it once.
+    /// Asks it one question.
     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a>;
 }
 
-/// Where a summariser's failures count: there it is left alone for a while after some.
+/// Scope of a summariser's failures: it rests there for a while after several of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// In all sessions that share its name.
     Everywhere,
-    /// In the session that had it asked, because it is asked with that session's own key.
+    /// Only in the session that asked it, because it is asked with that session's own key.
     Session,
 }
 
@@ -94,26 +94,26 @@ pub type Summarizing<'a> = Pin<Box<dyn Future<Output = Result<Draft, SummarizeEr
 /// One question to a summariser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryRequest {
-    /// Who it is to be.
+    /// System prompt.
     pub system: String,
-    /// The material, and what to make of it.
+    /// Material, followed by the task.
     pub user: String,
-    /// How long its answer may be.
+    /// Largest size of the answer.
     pub limit: Tokens,
-    /// The session's own request with one instruction appended, if that is what is asked: it is sent as it is, in place
-    /// of the rest.
+    /// The session's own request with one instruction appended. If present, it is sent as it is, in place of
+    /// the rest.
     pub warm: Option<String>,
 }
 
-/// What a summariser wrote.
+/// Answer of a summariser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// Its words.
+    /// Text of the answer.
     pub text: String,
-    /// How it ended.
+    /// Ending of the answer.
     pub finish: Finish,
-    /// What it used, if anybody counted.
+    /// Usage, if it was counted.
     pub usage: Option<Usage>,
-    /// The model that wrote it, as its server names it.
+    /// Model that wrote it, as its server names it.
     pub model: Option<String>,
 }

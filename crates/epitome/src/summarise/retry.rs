@@ -1,8 +1,8 @@
-//! Asking again: how often, how long apart, and when to give up.
+//! Retries of questions: their number, their waits, and when to give up.
 //!
-//! Only what may pass by itself is tried again. Waits grow exponentially and are drawn anew each time from nothing up to
-//! their ceiling, so that many sessions that failed together do not come back together. A server that says when to come
-//! back is not asked before; one that wants more patience than there is gets none, and whoever asked hears so at once.
+//! Only transient errors are retried. Waits are drawn at random from zero up to a ceiling that grows
+//! exponentially, so that many sessions that failed together do not come back together. A server that states
+//! a time to wait is not asked earlier; if that exceeds our patience, the error is returned at once.
 
 use std::{future::Future, time::Duration};
 
@@ -10,23 +10,23 @@ use tokio::time::{Instant, sleep};
 
 use super::SummarizeError;
 
-/// How often a question is asked again.
+/// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// How often it is asked in all; once at least.
+    /// Number of attempts in all; at least one.
     pub attempts: u32,
-    /// The ceiling of the first wait. Each further one has twice that.
+    /// Ceiling of the first wait. It doubles with each further one.
     pub first: Duration,
     /// The highest ceiling.
     pub longest: Duration,
-    /// The longest time a server may ask for.
+    /// Longest time that a server may ask to wait.
     pub patience: Duration,
-    /// After this, nothing is asked again.
+    /// Time after which no further attempt is made.
     pub total: Duration,
 }
 
 impl Retries {
-    /// Asks once.
+    /// Limits that allow a single attempt.
     pub const NONE: Self = Self {
         attempts: 1,
         first: Duration::ZERO,
@@ -35,8 +35,8 @@ impl Retries {
         total: Duration::ZERO,
     };
 
-    /// How long to wait after `attempts` failed ones and `spent` time until the next, if there is to be one. `asked` is
-    /// what the server wants.
+    /// Wait until the next attempt after `attempts` failed ones and `spent` time; `None` if there is to be
+    /// none. `asked` is the wait that the server asks for.
     pub fn wait(
         &self,
         attempts: u32,
@@ -49,7 +49,7 @@ impl Retries {
         }
         let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
         let wait = match asked {
-            // A little later than asked, as the others that were sent away come back then too.
+            // A little later than asked, because other rejected clients come back at that moment, too.
             Some(asked) => asked.saturating_add(jitter.up_to(self.first)),
             None => jitter.up_to(self.first.saturating_mul(doubled).min(self.longest)),
         };
@@ -69,12 +69,12 @@ impl Default for Retries {
     }
 }
 
-/// Random numbers that a seed decides: SplitMix64.
+/// Random numbers determined by a seed: SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// The numbers that follow from `seed`.
+    /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -86,7 +86,7 @@ impl Jitter {
         mixed ^ mixed >> 31
     }
 
-    /// A time from nothing up to `ceiling`, each as likely, to the microsecond.
+    /// A random time from zero up to `ceiling`, uniform to the microsecond.
     fn up_to(&mut self, ceiling: Duration) -> Duration {
         let micros = u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX);
         let part = (u128::from(self.next()) * (u128::from(micros) + 1)) >> 64;
@@ -94,7 +94,7 @@ impl Jitter {
     }
 }
 
-/// Asks until there is an answer, an error that will not pass, or no patience left. Then the last error counts.
+/// Asks until there is an answer, a permanent error, or no patience left. Then the last error is returned.
 ///
 /// ```
 /// use epitome::summarise::{SummarizeError, retry::{Jitter, Retries, persist}};
@@ -188,7 +188,7 @@ mod tests {
         assert!(Jitter::new(1).up_to(Duration::MAX) <= Duration::MAX);
     }
 
-    /// Plays a script of answers and says how many were asked for, how it ended, and how long it took.
+    /// Plays a script of answers and returns the number of attempts, the result, and the time taken.
     async fn play(script: Vec<Result<u8, SummarizeError>>) -> (usize, Result<u8, SummarizeError>, Duration) {
         let script = RefCell::new(script.into_iter());
         let total = script.borrow().len();

@@ -42,14 +42,14 @@ pub(super) fn result(id: &str, text: &str, error: bool) -> Fact {
     Fact::ToolReturned { results: vec![result], parts: Vec::new() }
 }
 
-/// A summariser with a window that it insists on, which remembers what it was asked.
+/// A summariser that rejects questions beyond its window and remembers its questions.
 #[derive(Debug)]
 pub(super) struct Fake {
-    /// What it says its window is.
+    /// Window that it reports.
     pub(super) stated: Tokens,
-    /// What it really is.
+    /// Window that it enforces.
     pub(super) real: Tokens,
-    /// What it answers; the last for ever.
+    /// Its answers in order; the last one is repeated.
     pub(super) answers: Vec<(&'static str, Finish)>,
     pub(super) asked: Mutex<Vec<SummaryRequest>>,
 }

@@ -1,4 +1,4 @@
-//! Finding a text among everything that happened.
+//! Search for a text in the events of a session.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use epitome_core::{Fact, Logged, project::Line};
 
 use super::Matched;
 
-/// How many letters are shown on each side of what was found.
+/// Letters shown on each side of a match.
 const AROUND: usize = 48;
 
 /// A piece of an event that holds the text.
@@ -23,12 +23,12 @@ pub(super) enum Piece {
     Whole,
     /// A part of an answer.
     Part(usize),
-    /// A result of a tool.
+    /// A tool's result.
     Result(usize),
 }
 
 impl Found {
-    /// What the piece says.
+    /// Text of the piece.
     pub(super) fn text(&self) -> String {
         text_of(&self.event, self.piece)
     }
@@ -54,7 +54,7 @@ fn text_of(event: &Logged, piece: Piece) -> String {
                 part.visit_text(&mut see);
             }
         }
-        // What stands beside results is a message of its own.
+        // Parts beside results form a message of their own.
         (Piece::Whole, Fact::ToolReturned { parts, .. }) => {
             for part in parts {
                 part.visit_text(&mut see);
@@ -65,7 +65,7 @@ fn text_of(event: &Logged, piece: Piece) -> String {
     all
 }
 
-/// The pieces of an event.
+/// Pieces of an event.
 fn pieces(fact: &Fact) -> Vec<Piece> {
     match fact {
         Fact::AssistantSaid { parts, .. } => (0..parts.len()).map(Piece::Part).collect(),
@@ -77,8 +77,9 @@ fn pieces(fact: &Fact) -> Vec<Piece> {
     }
 }
 
-/// Every event that holds a text, each once, oldest first. Only if none does, capitals do not count. That a summary
-/// says it too is told with the events it stands for: a compaction is found only if nothing else says it.
+/// Finds every event that holds a text, each once, oldest first. Case is ignored only if there is no exact
+/// match. A summary that repeats the text is reported with the events it stands for: a compaction itself is
+/// found only if no other event matches.
 pub(super) fn find(line: &Line, text: &str) -> (Matched, Vec<Found>) {
     for matched in [Matched::Exact, Matched::IgnoringCase] {
         let needle = Needle::new(text, matched);
@@ -98,14 +99,14 @@ pub(super) fn find(line: &Line, text: &str) -> (Matched, Vec<Found>) {
     (Matched::Nowhere, Vec::new())
 }
 
-/// What is looked for.
+/// A text to search for.
 #[derive(Clone, Debug)]
 pub(super) struct Needle {
     matched: Matched,
     text: String,
-    /// As it stands in JSON, if that is something else: arguments of calls are.
+    /// Its form in JSON if that differs, for the arguments of calls.
     escaped: Option<String>,
-    /// In one line, as summaries write it.
+    /// Its form on one line, as summaries write it.
     folded: String,
 }
 
@@ -122,7 +123,7 @@ impl Needle {
         Self { matched, text, escaped, folded }
     }
 
-    /// Whether a text of the log holds it. An empty one is nowhere.
+    /// Returns true if a text of the log holds it. An empty text is never found.
     pub(super) fn is_in(&self, text: &str) -> bool {
         let lower;
         let text = match self.matched {
@@ -137,7 +138,7 @@ impl Needle {
                 || self.escaped.as_ref().is_some_and(|escaped| text.contains(escaped.as_str())))
     }
 
-    /// Whether what stands for a text says it: summaries fold white space.
+    /// Returns true if the replacement of a text holds it: summaries fold white space.
     pub(super) fn is_told_in(&self, text: &str) -> bool {
         let lower;
         let text = match self.matched {
@@ -150,9 +151,9 @@ impl Needle {
         self.is_in(text) || (!self.folded.is_empty() && fold(text).contains(&self.folded))
     }
 
-    /// The first place in a text where it stands, with what is around it, in one line.
+    /// The first match in a text with its surroundings, on one line.
     pub(super) fn excerpt(&self, text: &str) -> String {
-        // Where a letter of the text as it is compared comes from.
+        // Positions in the compared text, mapped to the original.
         let (compared, origins) = match self.matched {
             Matched::IgnoringCase => lowered(text),
             Matched::Exact | Matched::Nowhere => (text.to_owned(), None),
@@ -178,10 +179,10 @@ impl Needle {
     }
 }
 
-/// A text in small letters, and for each byte of it where in the text its letter begins.
+/// A text in lower case, and for each byte the position of its letter in the original.
 fn lowered(text: &str) -> (String, Option<Vec<usize>>) {
     let (mut lower, mut origins) = (String::with_capacity(text.len()), Vec::with_capacity(text.len()));
-    // A whole word decides how its last letter is written small; what is found is found in the text as a whole.
+    // The case of a word's last letter can depend on the whole word, so the text is converted as a whole.
     let whole = text.to_lowercase();
     for (at, letter) in text.char_indices() {
         for small in letter.to_lowercase() {
@@ -192,7 +193,7 @@ fn lowered(text: &str) -> (String, Option<Vec<usize>>) {
     if lower.len() == whole.len() { (whole, Some(origins)) } else { (lower, Some(origins)) }
 }
 
-/// A text in one line.
+/// Folds a text to one line.
 fn fold(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! An answer in words: the verdict first, then each event with what became of it.
+//! The answer in words: the verdict first, then each event with its fate.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl fmt::Display for Why {
 }
 
 impl Why {
-    /// What stretches are counted in.
+    /// Unit in which stretches are counted.
     fn unit(&self) -> &'static str {
         match self.basis {
             Basis::Calls { .. } => "call",
@@ -27,7 +27,7 @@ impl Why {
         }
     }
 
-    /// The answer, in a sentence.
+    /// The answer in one sentence.
     pub fn verdict(&self) -> String {
         if self.text.trim().is_empty() {
             return "Nothing was asked for: give some words of what you look for.".to_owned();
@@ -74,13 +74,13 @@ impl Why {
         }
     }
 
-    /// The last call that had the text word for word, in any event.
+    /// Last call that had the text word for word, in any event.
     fn last_verbatim(&self) -> Option<u64> {
         let seen = self.events.iter().flat_map(|trace| &trace.seen);
         seen.filter(|stretch| stretch.sight.words == Words::There).map(|stretch| stretch.last).max()
     }
 
-    /// Where it was found, and what the answer rests on.
+    /// Location of the matches, and the basis of the answer.
     fn found(&self) -> String {
         let events = self.events.len() as u64 + self.others.count();
         let capitals = match self.matched {
@@ -109,7 +109,7 @@ impl Why {
     }
 }
 
-/// How much of a text somebody has who sees this.
+/// Rank of a view by how much of the text it shows.
 fn worth(sight: &Sight) -> (bool, Words) {
     (sight.how == How::Verbatim, sight.words)
 }
@@ -118,7 +118,7 @@ fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// An event with what became of it.
+/// An event with its fate, in words.
 struct Told<'w> {
     trace: &'w Trace,
     unit: &'static str,
@@ -133,7 +133,7 @@ impl fmt::Display for Told<'_> {
         for (index, (range, stretch)) in ranges.iter().zip(seen).enumerate() {
             write!(f, "  {range:width$}  {}", stretch.sight)?;
             match &stretch.cause {
-                // What is new is shown by no decision about what was sent before.
+                // The first view of an event follows from no decision about earlier requests.
                 Some(cause) if index > 0 => writeln!(f, "; because: {cause}")?,
                 _ if stretch.sight.how == How::Verbatim => writeln!(f)?,
                 _ if index == 0 => writeln!(f, "; from the first call on")?,

@@ -1,4 +1,4 @@
-//! What a context shows of an event.
+//! Views of an event in a context.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::session::SessionError;
 
-/// What is known beside a context: what is looked for, and who wrote the summaries.
+/// Facts that a context does not hold: the text searched for, and the authors of the summaries.
 pub(super) struct Witness {
     pub(super) needle: Needle,
     authors: HashMap<EventId, String>,
@@ -42,7 +42,7 @@ impl Witness {
         Ok(Self { needle, authors })
     }
 
-    /// Who wrote the summary of a compaction.
+    /// Author of a compaction's summary.
     fn author(&self, id: EventId, compaction: &Compaction) -> String {
         match (self.authors.get(&id), &compaction.summary) {
             (Some(author), _) => author.clone(),
@@ -63,7 +63,7 @@ fn compactions(line: &Line) -> impl Iterator<Item = (EventId, &Compaction)> {
     })
 }
 
-/// What a context shows of what was found.
+/// View of a found piece in a context.
 pub(super) fn sight(context: &Context, found: &Found, witness: &Witness) -> Sight {
     let seq = found.event.id.seq;
     let segments = context.segments();
@@ -78,7 +78,7 @@ pub(super) fn sight(context: &Context, found: &Found, witness: &Witness) -> Sigh
     match elided {
         Some(elision) => Sight { by: Some(elision.by.to_string()), ..nothing },
         None => match found.event.event.fact {
-            // A pin, or what a summary should attend to, is nothing that is sent.
+            // A pin, or a request for a compaction, is never sent.
             Fact::Pinned { .. } | Fact::Unpinned { .. } | Fact::CompactionRequested { .. } => {
                 Sight { how: How::Unsent, ..nothing }
             }
@@ -87,7 +87,7 @@ pub(super) fn sight(context: &Context, found: &Found, witness: &Witness) -> Sigh
     }
 }
 
-/// Whether a segment is the one that shows a piece of an event, or something in its place.
+/// Returns true if a segment shows a piece of an event, or its replacement.
 fn shows(segment: &Segment, found: &Found) -> bool {
     let seq = found.event.id.seq;
     match (segment.body(), found.piece) {
@@ -111,7 +111,7 @@ fn shows(segment: &Segment, found: &Found) -> bool {
 
 fn shown(segment: &Segment, piece: Piece, witness: &Witness) -> Sight {
     let verbatim = Sight { how: How::Verbatim, by: None, compaction: None, words: Words::There };
-    // A call is shown as it was made, whatever is shown of its result.
+    // A call is shown as it was made, in whatever form its result is shown.
     let ((Body::User { content: Content::Replaced(replaced), .. }, _)
     | (
         Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(replaced), .. }, .. },

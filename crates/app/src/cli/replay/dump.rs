@@ -27,10 +27,10 @@ use super::{
     subject::{Place, Subject},
 };
 
-/// A folder for requests.
+/// Folder for requests.
 pub(super) struct Dump {
     folder: PathBuf,
-    /// What is replayed, which nothing is written over.
+    /// Files that are replayed and must not be overwritten.
     read: Vec<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Requests {
     path: PathBuf,
     file: BufWriter<File>,
     format: Format,
-    /// The messages of the line before.
+    /// Digests of the messages in the line before.
     sent: Vec<Digest>,
 }
 
@@ -62,7 +62,7 @@ struct Summarizer {
 }
 
 impl Dump {
-    /// Makes the folder, unless two of the places would be written to one file.
+    /// Creates the folder, unless two of the places would be written to one file.
     pub(super) fn new(folder: &Path, places: &[Place]) -> anyhow::Result<Self> {
         let mut names = BTreeSet::new();
         if let Some(twice) = places.iter().map(Place::name).find(|name| !names.insert(name.clone())) {
@@ -74,7 +74,7 @@ impl Dump {
         Ok(Self { folder: folder.to_owned(), read: places.iter().filter_map(Place::path).collect() })
     }
 
-    /// Begins the file of a session. One that is there is written anew.
+    /// Begins the file of a session, overwriting an older one.
     pub(super) fn file(&self, policy: &str, subject: &Subject, format: Format) -> anyhow::Result<Requests> {
         let folder = self.folder.join(as_name(policy));
         fs::create_dir_all(&folder)
@@ -88,7 +88,7 @@ impl Dump {
     }
 }
 
-/// A name without anything that leads elsewhere.
+/// Makes a file name that cannot lead out of the folder.
 fn as_name(name: &str) -> String {
     let safe = name.replace(['/', '\\', '\0'], "_");
     if Path::new(&safe).file_name().is_some() { safe } else { format!("_{safe}") }
@@ -123,7 +123,7 @@ impl Requests {
         self.file.write_all(b"\n").with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    /// Writes what is still held back.
+    /// Writes buffered lines.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.file.flush().with_context(|| format!("cannot write {}", self.path.display()))
     }
@@ -144,7 +144,7 @@ fn messages(rendered: &Rendered) -> impl Iterator<Item = &str> {
     rendered.messages.iter().filter_map(|message| rendered.body.get(message.bytes.clone()))
 }
 
-/// A request without its first messages.
+/// A request without its first `messages` messages.
 fn after(rendered: &Rendered, messages: usize) -> String {
     let body = &rendered.body;
     let Some(first) = rendered.messages.first() else { return body.clone() };

@@ -1,4 +1,4 @@
-//! `replay`: what each policy would have cost, and what it would have lost.
+//! `replay`: the cost of each policy, and what it would have lost.
 
 mod dump;
 mod notes;
@@ -83,27 +83,27 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE|SESSION|DIR")]
     names: Vec<String>,
 
-    /// The policies to compare, with commas between: names, files, baselines, or `all` there are.
+    /// Policies to compare, separated by commas: names, files, baselines, or `all`.
     #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "all")]
     policy: Vec<String>,
 
-    /// The model to ask, whichever answered then, or several. By default each session's own.
+    /// Model to replay with, or several, instead of each session's own.
     #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     model: Vec<String>,
 
-    /// How many tokens a request may hold, or several amounts. By default what the model takes.
+    /// Largest size of a request in tokens, or several sizes. By default the model's window.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_amount)]
     budget: Vec<Amount>,
 
-    /// How the provider's cache is taken to behave, or both.
+    /// Behaviour of the provider's cache to simulate, or both.
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "breakpoints")]
     cache: Vec<CacheMode>,
 
-    /// Who writes the policies' summaries, and is paid for it.
+    /// Author of the policies' summaries, whose work is charged.
     #[arg(long, value_name = "WHO", default_value = "built-in")]
     summariser: SummariserArg,
 
-    /// Profiles of models, over those that are built in.
+    /// File of model profiles that add to the built-in ones or override them.
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
 
@@ -111,11 +111,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// Draw the context over the calls, also of many sessions: of the one with the most calls.
+    /// Draw the context over the calls; of many sessions, the one with the most calls.
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     plot: bool,
 
-    /// Write a picture: context, cost and what was taken out, over the calls of the session that has most.
+    /// Write a picture of context, cost and evictions over the calls of the session that has most.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
@@ -123,21 +123,21 @@ pub(crate) struct Args {
     #[arg(long)]
     drift: bool,
 
-    /// Do not compare with recorded usage.
+    /// Skip the comparison with recorded usage.
     #[arg(long)]
     no_recorded: bool,
 
-    /// Write every request of the main threads to DIR/POLICY/FILE, a line of JSON a call.
+    /// Write every request of the main threads to DIR/POLICY/FILE, one line of JSON per call.
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
 }
 
-/// How a cache is taken to behave.
+/// Behaviour of a simulated cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CacheMode {
-    /// As the best there could be: every prefix that is alive is read.
+    /// The best possible cache: every prefix that is alive is read.
     Ideal,
-    /// As the provider's does: entries only at breakpoints, within reach.
+    /// The provider's cache: entries only at breakpoints, within reach.
     Breakpoints,
 }
 
@@ -150,7 +150,7 @@ impl From<CacheMode> for Mode {
     }
 }
 
-/// Who writes summaries.
+/// Author of summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SummariserArg {
     /// Code, which costs nothing.
@@ -159,12 +159,12 @@ enum SummariserArg {
     Session,
 }
 
-/// One way to play the sessions.
+/// One combination of settings to replay with.
 #[derive(Clone, Copy, Debug)]
 struct Setting<'a> {
-    /// `None`: each session's own.
+    /// `None` for each session's own model.
     model: Option<&'a Profile>,
-    /// `None`: what the model takes.
+    /// `None` for the model's window.
     window: Option<Tokens>,
     cache: CacheMode,
 }
@@ -229,7 +229,8 @@ fn contenders(args: &Args) -> anyhow::Result<Vec<Contender>> {
     Ok(found)
 }
 
-/// A policy by its name, or from a file. One that was changed and still has the name of another is called as its file.
+/// Finds a policy by its name or in a file. A changed policy that still has the name of another is named
+/// after its file.
 fn policy(name: &str, baselines: &[Contender], found: &[Contender]) -> anyhow::Result<Contender> {
     let mut policy = policies::find(name).map_err(|error| match error.downcast_ref() {
         Some(PolicyError::Unknown { known, .. }) => {

@@ -1,4 +1,4 @@
-//! What had to be assumed of the threads: said once, for all of which it holds.
+//! Assumptions about the replayed threads, each reported once for all threads that it concerns.
 
 use std::collections::BTreeMap;
 
@@ -10,52 +10,52 @@ use epitome::replay::{
 
 use super::super::text;
 
-/// Something that was assumed of a thread, and by how much.
+/// An assumption about a thread, with its amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     about: About,
     amount: u64,
 }
 
-/// What is assumed, in the order in which it is told.
+/// Kind of an assumption, in the order in which they are reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum About {
-    /// How many tokens are unseen, by what usage says.
+    /// Tokens that the transcript does not show, estimated from usage.
     Unseen,
-    /// By how much the provider counts more, in thousandths.
+    /// Ratio of the provider's count to ours, in thousandths.
     Scale,
-    /// No usage, and so nothing unseen.
+    /// No usage, so nothing hidden is known.
     Untold,
-    /// No usage, though nothing is unseen.
+    /// No usage, though nothing is hidden.
     Uncounted,
     Timeless,
     UnknownModel {
         name: Option<String>,
         stands_in: String,
     },
-    /// How often the client compacted.
+    /// Number of the client's compactions.
     Compacted,
-    /// How often the client spoke for the model.
+    /// Number of answers that the client gave in the model's place.
     Synthetic,
-    /// How many calls have no price.
+    /// Number of calls without a price.
     Unpriced,
-    /// How many tokens are unseen, which alone fill the window.
+    /// Hidden tokens, which alone fill the window.
     ShutOut {
         window: Tokens,
     },
-    /// How many calls could not be made.
+    /// Number of calls that could not be made.
     Refused {
         window: Tokens,
     },
 }
 
 impl Note {
-    /// A model stands in for another.
+    /// Notes that a known model replaces an unknown one.
     pub(super) fn unknown_model(name: Option<String>, stands_in: &str) -> Self {
         Self { about: About::UnknownModel { name, stands_in: stands_in.to_owned() }, amount: 1 }
     }
 
-    /// What is assumed of the events of a thread, of which `synthetic` are no answers.
+    /// Assumptions about the events of a thread, `synthetic` of which are no answers of the model.
     pub(super) fn of(events: &[Event], unseen: &Unseen, synthetic: u64) -> Vec<Self> {
         let count = |is: fn(&Fact) -> bool| events.iter().filter(|event| is(&event.fact)).count() as u64;
         let told =
@@ -63,7 +63,7 @@ impl Note {
         let timed = events.iter().filter(|event| event.time.is_some()).count();
         let unseen_tokens = if matches!(unseen.basis, Basis::Inferred { .. }) { unseen.prefix.0 } else { 0 };
         let scale = unseen.scale.of(Tokens(1_000)).0;
-        // What is shown as 1.00 need not be told.
+        // A ratio that is shown as 1.00 is not reported.
         let scale = if scale.abs_diff(1_000) < 5 { 0 } else { scale };
         let assumed = unseen.basis == Basis::Assumed;
         let all = [
@@ -81,7 +81,7 @@ impl Note {
             .collect()
     }
 
-    /// What went wrong for want of room or of prices.
+    /// Problems caused by a lack of room or of prices.
     pub(super) fn of_outcome(totals: &[Total], unseen: &Unseen, window: Tokens) -> Vec<Self> {
         let most = |of: fn(&Total) -> u64| totals.iter().map(of).max().unwrap_or(0);
         let (unpriced, refused) = (most(|total| total.unpriced), most(|total| total.refused));
@@ -97,7 +97,7 @@ impl Note {
         notes
     }
 
-    /// As a sentence of its own.
+    /// The assumption as a full sentence.
     pub(super) fn sentence(&self) -> String {
         let words = self.words();
         let mut letters = words.chars();
@@ -105,13 +105,13 @@ impl Note {
         first.chain(letters).chain(['.']).collect()
     }
 
-    /// About one thread.
+    /// The assumption in words, about one thread.
     pub(super) fn words(&self) -> String {
         words(&self.about, &[self.amount])
     }
 }
 
-/// What is assumed of many threads: of how many, and what.
+/// Assumptions about many threads: the number of threads, and the words.
 pub(super) fn collected<'n>(notes: impl Iterator<Item = &'n Note>) -> Vec<(usize, String)> {
     let mut by_kind: BTreeMap<&About, Vec<u64>> = BTreeMap::new();
     for note in notes {
@@ -124,7 +124,7 @@ pub(super) fn collected<'n>(notes: impl Iterator<Item = &'n Note>) -> Vec<(usize
     by_kind.into_iter().map(tell).collect()
 }
 
-/// In words; the amounts are those of all threads, in order.
+/// Words for an assumption; the amounts are those of all threads, in order.
 fn words(about: &About, amounts: &[u64]) -> String {
     let sum = || amounts.iter().sum::<u64>();
     match about {
@@ -172,7 +172,7 @@ fn words(about: &About, amounts: &[u64]) -> String {
     }
 }
 
-/// One amount, or the one in the middle and how far the others are from it.
+/// Writes a single amount, or the median and the range.
 fn spread(amounts: &[u64], one: impl Fn(u64) -> String, bare: impl Fn(u64) -> String) -> String {
     let (Some(first), Some(last)) = (amounts.first(), amounts.last()) else { return String::new() };
     let middle = amounts[amounts.len() / 2];

@@ -19,22 +19,22 @@ use super::{
 /// A session that can be drawn.
 pub(super) struct Picture {
     pub(super) title: Title,
-    /// By contender.
+    /// Calls by contender.
     pub(super) calls: Vec<Vec<Played>>,
 }
 
 impl Picture {
-    /// How many calls it has.
+    /// Number of calls.
     pub(super) fn length(&self) -> usize {
         self.calls.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// With letters.
+    /// Draws with letters.
     pub(super) fn plot(&self, contenders: &[Contender], width: usize) -> String {
         plot(&self.title, &self.series(contenders), width)
     }
 
-    /// Into a file.
+    /// Writes the picture to a file.
     pub(super) fn write(&self, contenders: &[Contender], path: &Path) -> anyhow::Result<()> {
         let drawn = svg(&self.title, &self.series(contenders));
         fs::write(path, drawn).with_context(|| format!("cannot write {}", path.display()))
@@ -46,7 +46,7 @@ impl Picture {
     }
 }
 
-/// Whether a picture can be written there: better known before everything is played than after.
+/// Checks that a picture can be written there, before the time for a replay is spent.
 pub(super) fn check(path: &Path, places: &[Place]) -> anyhow::Result<()> {
     if path.canonicalize().is_ok_and(|path| places.iter().any(|place| place.path().as_ref() == Some(&path))) {
         bail!("--svg {}: this is being replayed; name another file", path.display());
@@ -63,7 +63,7 @@ pub(super) fn check(path: &Path, places: &[Place]) -> anyhow::Result<()> {
     }
 }
 
-/// The command that draws a session again.
+/// Command that draws a session again.
 pub(super) fn command(args: &Args, setting: &Setting<'_>, place: &Place) -> String {
     let mut words = vec!["epitome replay".to_owned(), quoted(&place.given())];
     let mut option = |name: &str, value: Option<String>| {
@@ -80,7 +80,7 @@ pub(super) fn command(args: &Args, setting: &Setting<'_>, place: &Place) -> Stri
     words.join(" ")
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./,:=@%+~".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

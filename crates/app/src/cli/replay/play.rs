@@ -1,4 +1,4 @@
-//! Plays the threads of one place after the other.
+//! Replays the threads of one place after the other.
 
 use epitome::{
     core::{
@@ -20,22 +20,22 @@ use super::{
 };
 use crate::cli::open::Store;
 
-/// Everything that is to be played.
+/// Settings and sources of a replay.
 pub(super) struct Replay<'a> {
     pub(super) args: &'a Args,
     pub(super) profiles: &'a Profiles,
     pub(super) contenders: Vec<Contender>,
     pub(super) settings: Vec<Setting<'a>>,
     pub(super) dump: Option<Dump>,
-    /// Whether calls may be drawn.
+    /// True if calls are kept for drawing.
     pub(super) draws: bool,
 }
 
-/// What a thread came to.
+/// Result of replaying a thread.
 pub(super) struct Outcome {
     pub(super) name: String,
     pub(super) is_main: bool,
-    /// The model that was charged first.
+    /// Model that was charged first.
     pub(super) model: String,
     pub(super) unseen: Unseen,
     /// By setting and contender.
@@ -45,13 +45,13 @@ pub(super) struct Outcome {
     pub(super) picture: Option<Picture>,
 }
 
-/// What a thread says about what its calls used.
+/// Recorded usage of a thread's calls, compared with the simulation.
 pub(super) enum Recorded {
-    /// Nobody asked, or another thread tells the same.
+    /// The comparison is switched off, or made for another thread with the same calls.
     NotAsked,
-    /// Nothing.
+    /// The thread records no usage.
     Silent,
-    /// How near the simulation comes.
+    /// The accuracy of the simulation.
     Told(Box<Compared>),
 }
 
@@ -69,7 +69,7 @@ impl Outcome {
         }
     }
 
-    /// Whether there was any call.
+    /// Returns true if there was any call.
     pub(super) fn has_calls(&self) -> bool {
         self.totals.iter().flatten().any(|total| total.calls > 0)
     }
@@ -84,7 +84,7 @@ impl Outcome {
 }
 
 impl Replay<'_> {
-    /// Plays all threads of a place.
+    /// Replays all threads of a place.
     pub(super) fn place(&self, place: &Place, store: &Store) -> anyhow::Result<Vec<Outcome>> {
         place.subjects(store)?.iter().map(|subject| self.subject(subject, place)).collect()
     }
@@ -117,8 +117,8 @@ impl Replay<'_> {
         Ok(outcome)
     }
 
-    /// Plays a thread under every contender: the calls by setting and contender. The settings differ in their cache alone,
-    /// so a request is made once for all of them.
+    /// Replays a thread under every contender; returns the calls by setting and contender. Settings differ in
+    /// their cache alone, so a request is made once for all of them.
     fn play(
         &self,
         subject: &Subject,
@@ -152,8 +152,8 @@ impl Replay<'_> {
         Ok(all)
     }
 
-    /// Sends a thread as it was sent, to the model that answered. What forks share would be compared twice, so they are
-    /// left out.
+    /// Replays a thread as it was sent, to the model that answered. Calls that forks share are left out,
+    /// because they would be compared twice.
     fn recorded(
         &self,
         subject: &Subject,
@@ -182,7 +182,7 @@ impl Replay<'_> {
     }
 }
 
-/// What the model of a thread takes.
+/// Window of a thread's model.
 fn whole(ready: &Ready<'_>) -> Tokens {
     Budget::for_profile(ready.profile, Reserves::default()).ceiling()
 }

@@ -1,7 +1,8 @@
-//! The size of the context, call after call, drawn with letters: a small chart a policy, all on the same scales.
+//! Charts of the context size, call after call, drawn with letters: one small chart a policy, all on the same
+//! scales.
 //!
-//! Everything is told by shape, so that it reads the same without colours. Resets and pauses have lanes of their own
-//! beneath each chart: over the bars they would hide what they explain.
+//! Everything is shown by shape, so that it can be read without colours. Resets and pauses have lanes of
+//! their own beneath each chart: over the bars they would cover what they explain.
 
 use std::fmt::Write as _;
 
@@ -16,14 +17,14 @@ use super::{
     series::{Column, Marks, Series, Title, ceiling, full_history, length, ratio, step},
 };
 
-/// The columns left of the charts: labels of the scale and of the lanes.
+/// Width left of the charts, for labels of the scale and of the lanes.
 const GUTTER: usize = 8;
-/// How many columns a call takes at most, where there is room.
+/// Most columns for a call, if there is room.
 const STRETCH: usize = 4;
-/// Eighths of a cell, from the bottom.
+/// Letters for eighths of a cell, filled from the bottom.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The charts, in lines of at most `width` columns.
+/// Draws the charts in lines of at most `width` columns.
 pub(crate) fn plot(title: &Title, series: &[Series<'_>], width: usize) -> String {
     let width = width.max(40);
     let calls = length(series);
@@ -62,7 +63,7 @@ fn headline(title: &Title, calls: usize) -> String {
     format!("{calls}{} · {}", window.unwrap_or_default(), title.model)
 }
 
-/// The policy and what its calls come to: what matters most, and more as far as there is room.
+/// The policy and the totals of its calls: the important ones first, and more as far as there is room.
 fn caption(series: &Series<'_>, full: Option<Money>, width: usize) -> String {
     let totals = series.totals();
     let marks = &totals.marks;
@@ -88,12 +89,12 @@ fn caption(series: &Series<'_>, full: Option<Money>, width: usize) -> String {
     line
 }
 
-/// What all charts have in common.
+/// Dimensions that all charts share.
 struct Frame {
     calls: usize,
-    /// How many columns hold calls.
+    /// Number of columns with calls.
     columns: usize,
-    /// How many columns of the terminal each of them takes.
+    /// Width of each of them in columns of the terminal.
     stretch: usize,
     rows: usize,
     ceiling: Tokens,
@@ -116,14 +117,14 @@ impl Frame {
         Self { calls, columns, stretch, rows, ceiling, window: title.window, width }
     }
 
-    /// A size in eighths of a cell; what is there at all is seen.
+    /// A size in eighths of a cell; any size above zero is visible.
     fn eighths(&self, tokens: Tokens) -> usize {
         let most = self.rows as u128 * 8;
         let scaled = (u128::from(tokens.0) * most).div_ceil(u128::from(self.ceiling.0)).min(most);
         usize::try_from(scaled).unwrap_or(usize::MAX)
     }
 
-    /// The row, from the bottom, in which the window ends.
+    /// Row, from the bottom, in which the window ends.
     fn window_row(&self) -> Option<usize> {
         let window = self.window.filter(|window| window.0 > 0 && *window <= self.ceiling)?;
         Some(self.eighths(window).div_ceil(8) - 1)
@@ -145,7 +146,7 @@ impl Frame {
         lines
     }
 
-    /// What the upper edge of a row stands for, where it is worth saying.
+    /// Label of a row's upper edge, where one is useful.
     fn label(&self, row: usize) -> String {
         let window = self.window_row();
         let edge = || {
@@ -176,7 +177,8 @@ impl Frame {
             let over = self.window.is_some_and(|limit| column.peak > limit);
             let letter = match bar {
                 ' ' => empty,
-                // Also where it is only a little larger, in the row in which the window ends.
+                // This also marks a request that is only a little larger, in the row in which the window
+                // ends.
                 _ if over
                     && window
                         .is_some_and(|window| row > window || (row == window && height <= (row + 1) * 8)) =>
@@ -198,7 +200,7 @@ impl Frame {
         letters
     }
 
-    /// The numbers of the calls, beneath the last chart.
+    /// Numbers of the calls, beneath the last chart.
     fn axis(&self, series: &[Series<'_>]) -> [String; 2] {
         let longest = series.iter().max_by_key(|series| series.calls.len());
         let number = |index: usize| longest.and_then(|series| series.calls.get(index)).map(|call| call.call);
@@ -206,7 +208,7 @@ impl Frame {
         let drawn = self.columns * self.stretch;
         let (mut ticks, mut numbers) = (vec!['─'; drawn], vec![' '; drawn]);
         let every = step(self.calls / 5);
-        // The last one first: it has no other place.
+        // The last number goes first, because it has only one possible position.
         let places = std::iter::once(last).chain((0..last).step_by(every));
         for index in places {
             let column = ((index + 1) * self.columns - 1) / self.calls;
@@ -261,13 +263,13 @@ impl Frame {
     }
 }
 
-/// Words in the gutter.
+/// Text in the gutter.
 fn margin(words: &str) -> String {
     let width = GUTTER - 1;
     if words.is_empty() { " ".repeat(GUTTER) } else { format!("{DIM}{words:>width$}{DIM:#} ") }
 }
 
-/// A mark, or how many of it there are.
+/// A mark, or the number of marks.
 fn mark(letter: char, count: u64) -> char {
     match count {
         0 => ' ',
@@ -277,7 +279,7 @@ fn mark(letter: char, count: u64) -> char {
     }
 }
 
-/// Items beside each other as far as they fit.
+/// Arranges items side by side in lines.
 fn flowed(items: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {

@@ -1,4 +1,4 @@
-//! How near the simulation comes to what was recorded: what the other numbers are worth.
+//! Comparison of the simulation with recorded usage, which shows how far the other numbers can be trusted.
 
 use epitome::replay::recorded::{Comparison, Prefix, Reported, Worst};
 use serde_json::{Value, json};
@@ -24,10 +24,10 @@ const COLUMNS: [&str; 10] = [
     "wrong",
 ];
 
-/// How many of the worst calls people are told of.
+/// Number of the worst calls that people are shown.
 const TOLD: usize = 3;
 
-/// For people.
+/// Writes the comparison for people.
 pub(super) fn tell(all: &Comparison, out: &mut Output) -> anyhow::Result<()> {
     if all.threads == 0 {
         return Ok(());
@@ -51,7 +51,7 @@ pub(super) fn tell(all: &Comparison, out: &mut Output) -> anyhow::Result<()> {
     out.line("")
 }
 
-/// For programs; nothing, if nobody asked.
+/// The comparison for programs; null if it is switched off.
 pub(super) fn json(all: &Comparison) -> Value {
     if all.threads + all.without_usage == 0 {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! What was found, as a table, as JSON or as comma-separated values.
+//! Results of a replay, as a table, as JSON or as comma-separated values.
 
 use std::{path::Path, process::ExitCode};
 
@@ -22,23 +22,23 @@ use super::{
     rows::{self, STEPS, cache_name, flat, row},
 };
 
-/// What all threads came to.
+/// Results of all threads.
 pub(super) struct Report<'a> {
     contenders: &'a [Contender],
     settings: &'a [Setting<'a>],
     totals: Vec<Vec<Total>>,
     outcomes: Vec<Outcome>,
-    /// How many sessions they belong to.
+    /// Number of their sessions.
     sessions: u64,
-    /// How many threads have no call.
+    /// Number of threads without calls.
     idle: u64,
     comparison: Comparison,
-    /// The session with the most calls.
+    /// Session with the most calls.
     picture: Option<Picture>,
     unread: Vec<String>,
 }
 
-/// What is to be told.
+/// Choice of what is reported.
 pub(super) struct Wanted<'a> {
     pub(super) csv: bool,
     pub(super) plot: bool,
@@ -46,7 +46,7 @@ pub(super) struct Wanted<'a> {
     pub(super) drift: bool,
 }
 
-/// The contender that the others are measured against.
+/// Contender that the others are measured against.
 const FULL: &str = "none";
 
 const COLUMNS: [&str; 18] = [
@@ -54,7 +54,7 @@ const COLUMNS: [&str; 18] = [
     "illegal", "kept", "words", "names", "handle", "lost", "said",
 ];
 
-/// How wide a table may be before its columns move together.
+/// Widest table before its columns move together.
 const WIDTH: usize = 120;
 
 impl<'a> Report<'a> {
@@ -88,7 +88,7 @@ impl<'a> Report<'a> {
                 Recorded::Silent => self.comparison.add(None),
                 Recorded::Told(compared) => self.comparison.add(Some(*compared)),
             }
-            // Only one session is drawn: the calls of all others are not worth their room.
+            // Only one session is drawn, so the calls of the others are dropped to save memory.
             let drawn = self.picture.as_ref().map_or(0, Picture::length);
             let picture = outcome.picture.take();
             self.picture = picture.filter(|picture| picture.length() > drawn).or(self.picture.take());
@@ -104,7 +104,7 @@ impl<'a> Report<'a> {
         if self.unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// Tells everything. Having nothing to tell is an error.
+    /// Reports everything. It is an error if there is nothing to report.
     pub(super) fn tell(&self, wanted: &Wanted<'_>, out: &mut Output) -> anyhow::Result<()> {
         if self.outcomes.is_empty() || !out.is_json() {
             self.unread.iter().for_each(|error| anstream::eprintln!("{NOTE}not read:{NOTE:#} {error}"));
@@ -130,7 +130,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Why there is nothing to tell, and what to do.
+    /// Explains why there is nothing to report, and what to do.
     fn nothing(&self) -> String {
         let found = match (self.idle, self.unread.len()) {
             (0, 0) => "no transcript of a known agent was found",
@@ -182,7 +182,7 @@ impl<'a> Report<'a> {
         out.line("")
     }
 
-    /// What was assumed.
+    /// Writes the assumptions.
     fn notes(&self, out: &mut Output) -> anyhow::Result<()> {
         let mut notes = notes::collected(self.outcomes.iter().flat_map(|outcome| &outcome.notes));
         if self.idle > 0 {
@@ -275,7 +275,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A table whose columns but the first are numbers, the columns near each other where it would be too wide.
+/// A table whose columns after the first `words` are numbers; the columns move together if it would be too
+/// wide.
 pub(super) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> String {
     let mut table = text::table(header, &(words..header.len()).collect::<Vec<_>>());
     table.add_rows(rows);
@@ -291,7 +292,7 @@ pub(super) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> St
     (if fits { wide } else { drawn(1, &mut table) }).join("\n")
 }
 
-/// A share for people. What is not all is never shown as all, nor what is something as nothing.
+/// A share in percent. It is rounded to neither 100 % nor 0 % unless it is exact.
 pub(super) fn percent(share: Option<f64>) -> String {
     match share {
         None => "–".to_owned(),

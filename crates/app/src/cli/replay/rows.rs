@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{CacheMode, Setting};
 
-/// What a cache mode is called.
+/// Name of a cache mode.
 pub(super) fn cache_name(cache: CacheMode) -> &'static str {
     match cache {
         CacheMode::Ideal => "ideal",
@@ -18,7 +18,7 @@ pub(super) fn cache_name(cache: CacheMode) -> &'static str {
     }
 }
 
-/// After how many compactions, as a word.
+/// Names of the numbers of compactions.
 pub(super) const STEPS: [&str; 4] = ["0", "1", "2", "3+"];
 
 /// A row, for programs.
@@ -57,7 +57,7 @@ pub(super) fn row(
     })
 }
 
-/// Whether what is kept wears away, for programs.
+/// Retention after each number of compactions, for programs.
 pub(super) fn drift(total: &Total) -> Value {
     let step = |(after, retention): (&&str, &Retention)| {
         json!({
@@ -82,7 +82,7 @@ pub(super) fn line<'c>(cells: impl IntoIterator<Item = &'c str>) -> String {
     cells.into_iter().map(quoted).collect::<Vec<_>>().join(",")
 }
 
-/// The cells of a row by name; what is inside another has both names.
+/// The cells of a row by name; nested cells have both names.
 pub(super) fn flat(row: &Value) -> Vec<(String, String)> {
     let mut cells = Vec::new();
     let Value::Object(members) = row else { return cells };

@@ -1,4 +1,4 @@
-//! A session as a replay would tell of it, made up: for the tests of the pictures.
+//! A made-up session in the form of a replay's result, for the tests of the pictures.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use epitome::{
 
 use super::series::{Series, Title};
 
-/// How large a request may be.
+/// Largest size of a request.
 pub(super) const WINDOW: Tokens = Tokens(100_000);
 
 /// A session under several policies.
@@ -23,27 +23,27 @@ pub(super) struct Session {
     pub(super) policies: Vec<Policy>,
 }
 
-/// What became of it under one of them.
+/// Calls of the session under one policy.
 pub(super) struct Policy {
     name: &'static str,
     pub(super) calls: Vec<Played>,
 }
 
 impl Policy {
-    /// As a picture takes it.
+    /// The series that a picture takes.
     pub(super) fn series(&self) -> Series<'_> {
         Series { policy: self.name, calls: &self.calls }
     }
 }
 
 impl Session {
-    /// As a picture takes them.
+    /// The series that a picture takes.
     pub(super) fn series(&self) -> Vec<Series<'_>> {
         self.policies.iter().map(Policy::series).collect()
     }
 }
 
-/// What it is called.
+/// Headings of the picture.
 pub(super) fn title() -> Title {
     Title {
         session: "Make the parser keep comments".to_owned(),
@@ -56,13 +56,14 @@ pub(super) fn title() -> Title {
     }
 }
 
-/// A session of so many calls: nothing done, the oldest dropped, and what is long shortened and summarised.
+/// A session of `calls` calls under three policies: nothing done, the oldest dropped, and long texts
+/// shortened and summarised.
 pub(super) fn session(calls: usize) -> Session {
     let play = |name, reduce: Reduce| Policy { name, calls: played(calls, reduce) };
     Session { policies: vec![play("none", nothing), play("sliding", slide), play("epitome", shorten)] }
 }
 
-/// A session of so many calls under so many policies.
+/// A session of `calls` calls under `policies` policies.
 pub(super) fn crowd(calls: usize, policies: usize) -> Session {
     const NAMES: [&str; 13] = [
         "none",
@@ -88,7 +89,7 @@ pub(super) fn crowd(calls: usize, policies: usize) -> Session {
     Session { policies: (0..policies).map(play).collect() }
 }
 
-/// What a policy does to a request before a call, and why.
+/// Change that a policy makes to a request before a call, and its cause.
 type Reduce = fn(&mut Regions, &Played) -> Option<Cause>;
 
 fn nothing(_: &mut Regions, _: &Played) -> Option<Cause> {
@@ -190,7 +191,8 @@ fn played(calls: usize, reduce: Reduce) -> Vec<Played> {
     line
 }
 
-/// A summary that a model was asked for at the trigger, and one that cost nothing when the cache was cold.
+/// A summary by a model if it was made at the trigger, and a free one if it was made because the cache was
+/// cold.
 fn summary(tokens: Tokens, cause: &Cause) -> Summarised {
     let usage = match cause {
         Cause::Trigger => Usage { cache_read: tokens, output: Tokens(900), ..Usage::default() },
@@ -210,7 +212,7 @@ fn charge(row: &mut Played, before: Tokens) {
     row.money = Some(price(&row.usage));
 }
 
-/// At 5 dollars for a million, read at a tenth and written at five quarters.
+/// Price of the usage at 5 dollars a million, a tenth for reading the cache and five quarters for writing it.
 fn price(usage: &Usage) -> Money {
     Money(usage.cache_read.0 * 500 + usage.cache_write.0 * 6_250 + usage.output.0 * 25_000)
 }

@@ -1,7 +1,7 @@
-//! What the pictures of a replay are drawn from.
+//! Data that the pictures of a replay are drawn from.
 //!
-//! A long session has more calls than a picture has columns. A column shows the largest request of its calls and adds
-//! up everything that happened to them, so that no mark is ever lost.
+//! A long session has more calls than a picture has columns. A column shows the largest request of its calls
+//! and the sum of everything that happened in them, so that no mark is lost.
 
 use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
@@ -18,21 +18,21 @@ use epitome::{
 
 use super::super::text;
 
-/// The policy that the others are measured against.
+/// Policy that the others are measured against.
 const FULL_HISTORY: &str = "none";
 
-/// What a picture says of all policies.
+/// Headings of a picture that concern all policies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Title {
-    /// The session's name, or its file's.
+    /// Name of the session, or of its file.
     pub(crate) session: String,
-    /// The model whose prices and cache are charged.
+    /// Model whose prices and cache are charged.
     pub(crate) model: String,
-    /// How much a request may hold.
+    /// Largest size of a request.
     pub(crate) window: Option<Tokens>,
-    /// The command that makes the picture again.
+    /// Command that draws the picture again.
     pub(crate) source: String,
-    /// What was assumed, a sentence each.
+    /// Assumptions, one sentence each.
     pub(crate) notes: Vec<String>,
 }
 
@@ -46,12 +46,12 @@ pub(crate) struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// Whether it is the one that the others are measured against.
+    /// Returns true for the policy that the others are measured against.
     pub(crate) fn is_full_history(&self) -> bool {
         self.policy == FULL_HISTORY
     }
 
-    /// What they come to.
+    /// Totals of its calls.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals { calls: self.calls.len(), ..Totals::default() };
         for call in self.calls {
@@ -65,7 +65,7 @@ impl Series<'_> {
         totals
     }
 
-    /// Its calls in `count` columns of a session of `calls` calls.
+    /// The calls in `count` columns of a session of `calls` calls.
     pub(crate) fn columns(&self, calls: usize, count: usize) -> Vec<Column> {
         let ranges = (0..count).map(|index| index * calls / count..(index + 1) * calls / count);
         ranges.map_while(|range| self.column(range)).collect()
@@ -84,38 +84,39 @@ impl Series<'_> {
     }
 }
 
-/// How many calls the longest of them has.
+/// Number of calls of the longest series.
 pub(crate) fn length(series: &[Series<'_>]) -> usize {
     series.iter().map(|series| series.calls.len()).max().unwrap_or(0)
 }
 
-/// What the full history costs, if it is among them and its price is known.
+/// Cost of the full history, if it is among the series and its price is known.
 pub(crate) fn full_history(series: &[Series<'_>]) -> Option<Money> {
     let full = series.iter().find(|series| series.is_full_history())?;
     full.totals().money.filter(|money| money.0 > 0)
 }
 
-/// How the money of a policy compares with that of the full history: `0.45×`.
+/// Cost of a policy relative to that of the full history: `0.45×`.
 pub(crate) fn ratio(money: Money, full: Money) -> String {
     format!("{:.2}×", money.dollars() / full.dollars())
 }
 
-/// The largest size that a picture shows.
+/// Largest size that a picture shows.
 ///
-/// What cannot be sent is not worth the room: a full history that is many times the window would flatten all others.
+/// Requests that cannot be sent are not worth the room: a full history of many times the window would flatten
+/// all others.
 pub(crate) fn ceiling(title: &Title, series: &[Series<'_>]) -> Tokens {
     let peak = series.iter().map(|series| series.totals().peak).max().unwrap_or_default();
     match title.window {
         Some(window) if window.0 > 0 => {
             let roof = Tokens(window.0.saturating_mul(3) / 2);
-            // A window far above everything that was sent would flatten it too.
+            // A window far above every request would flatten the picture too.
             if peak.0.saturating_mul(2) < window.0 { peak } else { peak.max(window).min(roof) }
         }
         _ => peak,
     }
 }
 
-/// What the calls of a policy come to.
+/// Totals of a policy's calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) calls: usize,
@@ -128,13 +129,13 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// The mean size of the requests that were made.
+    /// Mean size of the requests.
     pub(crate) fn mean(&self) -> Tokens {
         let made = (self.calls as u64).saturating_sub(self.marks.refused);
         Tokens(self.sent.0.checked_div(made).unwrap_or(0))
     }
 
-    /// What went wrong, if anything did.
+    /// Failures, if there were any.
     pub(crate) fn failures(&self) -> Option<String> {
         let Marks { overflowed, refused, illegal, .. } = self.marks;
         let all = [(overflowed, "too large"), (refused, "refused"), (illegal, "illegal")];
@@ -143,65 +144,65 @@ impl Totals {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// How much of the input came from the cache, in percent; nothing, if there was no input.
+    /// Share of the input that came from the cache, in percent; `None` without input.
     pub(crate) fn cached(&self) -> Option<u64> {
         let share = u128::from(self.cached.0) * 100 / u128::from(self.input.0.max(1));
         (self.input.0 > 0).then(|| u64::try_from(share).unwrap_or(100))
     }
 }
 
-/// Some calls that stand beside each other, shown as one.
+/// Neighbouring calls that are drawn as one.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// Which, by their place in the session.
+    /// Positions of the calls in the session.
     pub(crate) range: Range<usize>,
-    /// The largest request.
+    /// Size of the largest request.
     pub(crate) peak: Tokens,
-    /// What that is made of.
+    /// Regions of that request.
     pub(crate) regions: Regions,
-    /// All requests.
+    /// Sum of the requests' sizes.
     pub(crate) sent: Tokens,
-    /// What they cost, summaries included, where prices are known.
+    /// Cost, summaries included, if prices are known.
     pub(crate) money: Option<Money>,
-    /// What happened.
+    /// Events to be marked.
     pub(crate) marks: Marks,
 }
 
-/// What happened in some calls.
+/// Events in some calls that a picture marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// How often what was sent before was changed, by the cause.
+    /// Number of resets, by cause. A reset changes what was sent before.
     pub(crate) resets: BTreeMap<String, u64>,
-    /// How many calls found a cache that had gone cold.
+    /// Number of calls that found a cold cache.
     pub(crate) pauses: u64,
-    /// The longest pause that made it so.
+    /// Longest pause before one of them.
     pub(crate) longest: Option<Duration>,
-    /// How many summaries a model wrote.
+    /// Number of summaries that a model wrote.
     pub(crate) asked: u64,
-    /// How many were made without one.
+    /// Number of summaries made without a model.
     pub(crate) unasked: u64,
-    /// What was taken out.
+    /// Tokens that were evicted.
     pub(crate) evicted: Tokens,
-    /// How many requests were larger than the window.
+    /// Number of requests larger than the window.
     pub(crate) overflowed: u64,
-    /// How many could not be made.
+    /// Number of requests that could not be made.
     pub(crate) refused: u64,
-    /// How many break a rule of their provider.
+    /// Number of requests that break a rule of their provider.
     pub(crate) illegal: u64,
 }
 
 impl Marks {
-    /// How often what was sent before was changed.
+    /// Number of resets.
     pub(crate) fn reset(&self) -> u64 {
         self.resets.values().sum()
     }
 
-    /// How many summaries were made.
+    /// Number of summaries.
     pub(crate) fn summaries(&self) -> u64 {
         self.asked + self.unasked
     }
 
-    /// With what happened in other calls.
+    /// Adds the events of other calls.
     pub(crate) fn join(&mut self, other: &Self) {
         for (cause, count) in &other.resets {
             *self.resets.entry(cause.clone()).or_default() += count;
@@ -238,13 +239,13 @@ impl Marks {
     }
 }
 
-/// Why what was sent before was changed for a call, if it was.
+/// Cause of a reset in a call, if there was one.
 fn reset(call: &Played) -> Option<String> {
     call.cause.as_ref().filter(|cause| **cause != Cause::First).map(ToString::to_string)
 }
 
-/// Whether the cache had gone cold before a call. One that is changed because of it is charged for the change, so that
-/// the simulation need not say that it also came too late.
+/// Returns true if the cache was cold before a call. A request that is changed for this reason is charged as
+/// changed, so the simulation need not also report it as late.
 fn is_cold(call: &Played) -> bool {
     call.missed == Some(Miss::Expired) || call.cause == Some(Cause::Cold)
 }
@@ -260,14 +261,14 @@ fn added(one: Option<Money>, other: Option<Money>) -> Option<Money> {
     }
 }
 
-/// The next of 1, 2, 5, 10, 20, … that is no less: how far numbers on an axis are apart.
+/// The smallest of 1, 2, 5, 10, 20, … that is no less than `least`: the step of an axis.
 pub(crate) fn step(least: usize) -> usize {
     let powers = std::iter::successors(Some(1_usize), |power| power.checked_mul(10));
     let mut steps = powers.flat_map(|power| [1, 2, 5].map(|digit| power.saturating_mul(digit)));
     steps.find(|step| *step >= least).unwrap_or(usize::MAX)
 }
 
-/// When the first and the last call with a time were made.
+/// Times of the first and the last call that has one.
 pub(crate) fn span(series: &[Series<'_>]) -> Option<(Time, Time)> {
     let longest = series.iter().max_by_key(|series| series.calls.len())?;
     let mut times = longest.calls.iter().filter_map(|call| call.at);
@@ -275,7 +276,7 @@ pub(crate) fn span(series: &[Series<'_>]) -> Option<(Time, Time)> {
     Some((first, times.next_back().unwrap_or(first)))
 }
 
-/// A length of time as people say it: `45 s`, `14 min`, `2 h 5 min`, `3 d`.
+/// A duration as people say it: `45 s`, `14 min`, `2 h 5 min`, `3 d`.
 pub(crate) struct Lasting(pub(crate) Duration);
 
 impl fmt::Display for Lasting {

@@ -1,4 +1,4 @@
-//! What is played again: the threads of transcripts and of stored sessions.
+//! Subjects of a replay: the threads of transcripts and of stored sessions.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -40,35 +40,35 @@ use super::{
     notes::Note,
 };
 
-/// Where something to be played stands.
+/// Location of something to be replayed.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// A file that was named.
     File(PathBuf),
-    /// A file of a folder that was named, which may hold others too.
+    /// A file in a named folder, which may hold other files too.
     Found(PathBuf),
     /// A session of the log.
     Session(String),
 }
 
-/// A thread that something happened in.
+/// A thread with events.
 pub(super) struct Subject {
-    /// The file's name, or the session's.
+    /// Name of the file or the session.
     pub(super) file: String,
-    /// The session's own name, where the file holds more than one.
+    /// Name of the session if the file holds more than one.
     pub(super) key: Option<String>,
-    /// What to call it.
+    /// Name of the subject for people.
     pub(super) name: String,
     pub(super) thread: ThreadId,
-    /// Whether the session stands at this thread.
+    /// True if this is the session's current thread.
     pub(super) is_main: bool,
     pub(super) events: Vec<Event>,
-    /// The first event that is its own.
+    /// First event that belongs to this thread alone.
     pub(super) own: Seq,
 }
 
 impl Place {
-    /// What the arguments name: files, all files in folders, and else sessions of the store.
+    /// Locations that the arguments name: files, all files in folders, and else sessions of the store.
     pub(super) fn all(names: &[String]) -> anyhow::Result<(Vec<Self>, Vec<String>)> {
         let (mut places, mut unread) = (Vec::new(), Vec::new());
         let mut known = HashSet::new();
@@ -83,12 +83,12 @@ impl Place {
                 places.push(Self::Session(name.clone()));
             }
         }
-        // What is named twice is played once.
+        // A location that is named twice is replayed once.
         places.retain(|place| known.insert(place.identity()));
         Ok((places, unread))
     }
 
-    /// As it was given, or found in a folder that was.
+    /// Name as it was given, or as it was found in a given folder.
     pub(super) fn given(&self) -> String {
         match self {
             Self::File(path) | Self::Found(path) => path.to_string_lossy().into_owned(),
@@ -96,7 +96,7 @@ impl Place {
         }
     }
 
-    /// The file it is, if it is one, whatever it was called.
+    /// Path of the file, if it is one, however it was named.
     pub(super) fn path(&self) -> Option<PathBuf> {
         let (is_file, path) = self.identity();
         is_file.then_some(path)
@@ -120,7 +120,7 @@ impl Place {
         }
     }
 
-    /// What happened there; nothing, if a file that was found is no transcript.
+    /// Reads the threads at this location; none if a file in a folder is no transcript.
     pub(super) fn subjects(&self, store: &Store) -> anyhow::Result<Vec<Subject>> {
         match self {
             Self::File(path) => self.of_file(path),
@@ -176,13 +176,13 @@ fn of_session(session: &transcripts::Session, file: &str, key: Option<&str>) -> 
     session.threads.iter().map(subject).collect()
 }
 
-/// Where the main thread's line leaves each thread that it comes from.
+/// The events at which the main thread's line leaves each of its ancestors.
 fn main_line(session: &transcripts::Session) -> HashMap<ThreadId, Seq> {
     let mut left_at = HashMap::new();
     let mut at = session.head;
     while let Some(thread) = session.threads.iter().find(|thread| thread.id == at) {
         let Start::Fork { of, at: last } = &thread.start else { break };
-        // A thread that comes from itself comes from nowhere.
+        // A thread that descends from itself has no ancestors.
         if left_at.insert(*of, *last).is_some() {
             break;
         }
@@ -191,7 +191,8 @@ fn main_line(session: &transcripts::Session) -> HashMap<ThreadId, Seq> {
     left_at
 }
 
-/// The first event of a thread that neither another one nor the main line has: what is shared is played once.
+/// First event of a thread that is in no other thread and not in the main line: shared events are replayed
+/// once.
 fn own_from(thread: &transcripts::Thread, left_at: &HashMap<ThreadId, Seq>) -> Seq {
     let shared = match &thread.start {
         Start::Fork { at, .. } => *at,
@@ -200,7 +201,7 @@ fn own_from(thread: &transcripts::Thread, left_at: &HashMap<ThreadId, Seq>) -> S
     left_at.get(&thread.id).copied().unwrap_or_default().max(shared).next()
 }
 
-/// A thread made ready to be played, and what had to be assumed.
+/// A thread made ready for replay, with the assumptions that this took.
 pub(super) struct Ready<'a> {
     pub(super) part: Part,
     pub(super) profile: &'a Profile,
@@ -209,22 +210,22 @@ pub(super) struct Ready<'a> {
     pub(super) recorded: AsRecorded<'a>,
 }
 
-/// A thread as it was sent, with what the client compacted.
+/// A thread as it was sent, including the client's compactions.
 pub(super) struct AsRecorded<'a> {
     line: Line,
     meter: Arc<Meter>,
-    /// The model that answered, if it is known.
+    /// Model that answered, if it is known.
     profile: Option<&'a Profile>,
 }
 
 impl AsRecorded<'_> {
-    /// How near a simulation of it comes to what was used, if anything says that.
+    /// Compares a simulation with the recorded usage, if there is any.
     pub(super) fn compare(&self, name: &str) -> Option<Compared> {
         compare(name, &self.line, &self.meter, self.profile)
     }
 }
 
-/// The model that stands in where nobody knows the session's own.
+/// Models that replace a session's own if that is unknown.
 const STANDS_IN: [(Format, &str); 3] = [
     (Format::Anthropic, "claude-sonnet-4-5"),
     (Format::OpenaiResponses, "gpt-5.4"),
@@ -232,7 +233,7 @@ const STANDS_IN: [(Format, &str); 3] = [
 ];
 
 impl Subject {
-    /// The name of the file that its requests are written to.
+    /// Name of the file that its requests are written to.
     pub(super) fn dumped_as(&self) -> String {
         match &self.key {
             None => self.file.clone(),
@@ -240,7 +241,7 @@ impl Subject {
         }
     }
 
-    /// Makes a thread ready to be played to a model: the one that is asked for, or its own.
+    /// Prepares a thread for replay with a model: the requested one, or its own.
     pub(super) fn ready<'a>(
         &self,
         model: Option<&'a Profile>,
@@ -284,7 +285,7 @@ impl Subject {
         Ok(AsRecorded { line, meter, profile: own.known() })
     }
 
-    /// The last model that is known of those which answered.
+    /// The last known model among those that answered.
     fn own_model<'a>(&self, native: Format, profiles: &'a Profiles) -> anyhow::Result<Own<'a>> {
         let mut names = self.events.iter().rev().filter_map(|event| match &event.fact {
             Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => Some(model),
@@ -299,7 +300,7 @@ impl Subject {
     }
 }
 
-/// The model that answered in a thread.
+/// Model that answered in a thread.
 enum Own<'a> {
     Known(&'a Profile),
     Unknown { name: Option<String>, stands_in: &'a Profile },
@@ -327,11 +328,11 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Whose words Claude Code says they are when it answers in the model's place.
+/// Model name that Claude Code writes when it answers in the model's place.
 const SYNTHETIC: &str = "<synthetic>";
 
-/// Whether an event would have happened under another policy too: what the client compacted would not, and what it put
-/// into the model's mouth is no answer.
+/// Returns true if an event would also have happened under another policy. A client's own compaction would
+/// not, and words that it put in the model's mouth are no answer.
 fn is_played(event: &Event) -> bool {
     match &event.fact {
         Fact::Compacted(_)
@@ -342,7 +343,8 @@ fn is_played(event: &Event) -> bool {
     }
 }
 
-/// Whether the client answered in the model's place. Its reader takes such a name for none, but the words are as they came.
+/// Returns true if the client answered in the model's place. The reader drops this model name, but the raw
+/// JSON still has it.
 fn is_synthetic(event: &Event) -> bool {
     let Fact::AssistantSaid { model: None, .. } = &event.fact else { return false };
     let Raw { dialect: Dialect::Anthropic, json } = &event.raw else { return false };

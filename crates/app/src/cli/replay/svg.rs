@@ -1,9 +1,9 @@
-//! A replay as a picture: one SVG file that needs nothing else, no script, no font, no explanation.
+//! A replay as a picture: one self-contained SVG file, without scripts, fonts or need of explanation.
 //!
-//! On top what each policy has cost so far, all in one chart; below it a row a policy, all on the same scales: what
-//! was sent by what it is made of, and beneath the zero line what was taken out and when. Everything stands above the
-//! same calls, so that a step of a cost line is seen to come from what happened below it. The style sheet knows a light
-//! and a dark page. A pointer that rests on a mark is told the details; nothing that matters is told only there.
+//! At the top is a chart of the costs so far of all policies. Below it each policy has a row, all on the same
+//! scales: tokens sent by region, and beneath the zero line tokens evicted. All charts share the axis of
+//! calls, so that a step of a cost line can be traced to the events below it. The style sheet supports light
+//! and dark pages. Pointing at a mark shows details; nothing essential is shown only there.
 
 mod canvas;
 mod cost;
@@ -30,19 +30,19 @@ use super::{
     series::{Lasting, Series, Title, ceiling, length, span},
 };
 
-/// Where the charts begin.
+/// Left edge of the charts.
 const LEFT: f64 = 84.0;
-/// Where they end.
+/// Right edge of the charts.
 const RIGHT: f64 = 948.0;
-/// Where the words beside them begin.
+/// Left edge of the words beside the charts.
 const BESIDE: f64 = 966.0;
-/// How many columns a session is drawn in at most. More would be finer than a screen and only make the file large.
+/// Most columns that a session is drawn in. More would be finer than a screen and only enlarge the file.
 const COLUMNS: usize = 1_000;
 
-/// How large a region is.
+/// Reads the size of a region.
 type Size = fn(&Regions) -> Tokens;
 
-/// The regions of a request from the bottom up: what stays below, what comes and goes on top.
+/// The regions of a request from the bottom up: stable ones below, changing ones on top.
 const REGIONS: [(&str, &str, Size); 9] = [
     ("unseen", "system and tools, unseen", |regions| regions.unseen),
     ("prefix", "system and tools", |regions| regions.prefix),
@@ -55,7 +55,7 @@ const REGIONS: [(&str, &str, Size); 9] = [
     ("results", "tool results", |regions| regions.results),
 ];
 
-/// The picture.
+/// Draws the picture.
 pub(crate) fn svg(title: &Title, series: &[Series<'_>]) -> String {
     let mut canvas = Canvas::default();
     let calls = length(series);
@@ -102,7 +102,7 @@ fn header(canvas: &mut Canvas, title: &Title, series: &[Series<'_>]) -> f64 {
     82.0
 }
 
-/// What colours and marks mean; only those that are there.
+/// Draws the meaning of the colours and marks that occur.
 fn legend(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> f64 {
     canvas.text(LEFT, y + 14.0, "heading", "What was sent with each call, and what was taken out");
     let mut flow = Flow { x: LEFT, y: y + 36.0 };
@@ -119,7 +119,7 @@ fn legend(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> 
     flow.y + 10.0
 }
 
-/// Where the next item of a legend stands.
+/// Position of the next item of a legend.
 struct Flow {
     x: f64,
     y: f64,
@@ -168,7 +168,7 @@ fn footer(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> 
     }
     let mut y = y + 18.0;
     for sentence in &sentences {
-        // A note may be as long as it likes; the picture may not.
+        // A note may be long; the picture's room for it is limited.
         for line in text::wrapped(&text::one_line(sentence, 600), 170) {
             canvas.text(LEFT, y, "small", &text::one_line(&line, 170));
             y += 15.0;
@@ -177,7 +177,7 @@ fn footer(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> 
     y + 10.0
 }
 
-/// The numbers of the calls, and the clock where it is known.
+/// Draws the numbers of the calls, and the time if it is known.
 fn axis(canvas: &mut Canvas, across: &Across, y: f64) -> f64 {
     let (mut day, mut free) = (None, 0.0);
     for (index, tick) in across.ticks().iter().enumerate() {
@@ -199,7 +199,7 @@ fn axis(canvas: &mut Canvas, across: &Across, y: f64) -> f64 {
     y + 36.0
 }
 
-/// A picture is looked at elsewhere: its clock is everybody's.
+/// Time in UTC, because a picture may be viewed in another time zone.
 fn utc(time: Time, format: &str) -> String {
     match Timestamp::from_millisecond(time.0) {
         Ok(timestamp) => timestamp.to_zoned(TimeZone::UTC).strftime(format).to_string(),
@@ -207,7 +207,8 @@ fn utc(time: Time, format: &str) -> String {
     }
 }
 
-/// Light, and dark where the reader's page is. Both palettes keep neighbouring regions apart in lightness too.
+/// Style sheet, with a dark variant for dark pages. Both palettes keep neighbouring regions apart in
+/// lightness too.
 const STYLE: &str = include_str!("svg/style.css");
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Every call of every session, made again under a policy as if live, and checked.
+//! Repeats every call of every session under a policy as if live, and checks the requests.
 //!
-//! Beside what any request is checked for: that it extends the one before it unless an epoch was opened, that a view
-//! restored from its records renders the same bytes, and that whatever is not shown can be got back by a handle.
+//! Besides the checks of any request, these are: a request extends the one before it unless an epoch was
+//! opened, a view restored from its records renders the same bytes, and handles lead back to everything that
+//! is not shown.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,10 +50,10 @@ use super::{
     Args, sessions,
 };
 
-/// How many of the newest changes of a thread are rendered again.
+/// Number of a thread's newest changes that are rendered again.
 const RESTORED: usize = 4;
 
-/// What a sweep of one policy found.
+/// Findings of a sweep of one policy.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Tally {
     threads: u64,
@@ -61,7 +62,7 @@ struct Tally {
     epochs: BTreeMap<String, u64>,
     /// Requests that did not extend the one before them.
     resets: u64,
-    /// The most of them in one epoch.
+    /// Most resets in one epoch.
     resets_in_an_epoch: u64,
     /// Resets without an epoch.
     silent_resets: u64,
@@ -70,7 +71,7 @@ struct Tally {
     not_deterministic: u64,
     restored_otherwise: u64,
     events_unaccounted: u64,
-    /// The context shows something that the request does not.
+    /// Parts of the context that the request does not show.
     not_shown: u64,
     unreachable: u64,
     failed: u64,
@@ -128,7 +129,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// What is found, by policy and budget.
+/// Findings by policy and budget.
 type Tallies = BTreeMap<(usize, u64), Tally>;
 
 pub(super) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
@@ -259,7 +260,7 @@ fn sweep_file(path: &Path, policies: &[Policy], budgets: &[u64]) -> Result<Talli
     Ok(tallies)
 }
 
-/// The format of the model that answered, or of the messages.
+/// Format of the model that answered, or of the messages.
 fn format_of(session: &transcripts::Session, profile: Option<&Profile>) -> Format {
     let dialects = session.threads.iter().flat_map(|thread| &thread.events).map(|event| &event.raw.dialect);
     let known = Format::ALL.into_iter();
@@ -334,7 +335,8 @@ impl Stage<'_> {
         self.restore(&rehearsal, &view, &bodies, tally);
     }
 
-    /// A past call can be rendered again from the log and the records: those that changed something, and the last one.
+    /// Checks that past calls can be rendered again from the log and the records: those that changed
+    /// something, and the last one.
     fn restore(&self, rehearsal: &Rehearsal, view: &View, bodies: &[(Seq, Digest)], tally: &mut Tally) {
         let changed: BTreeSet<Seq> =
             view.passes().iter().rev().take(RESTORED).map(|pass| pass.head).collect();
@@ -360,7 +362,7 @@ impl Stage<'_> {
         format!("{} under {} at {}", self.name, self.policy.name, self.budget)
     }
 
-    /// Within an epoch a request extends the one before it.
+    /// Checks that a request extends the one before it within an epoch.
     fn compare(&self, call: &Call<'_>, before: Option<&Prompt>, resets: &mut u64, tally: &mut Tally) {
         let Some(before) = before else { return };
         let Extension::Differs { at, layer } = extends(before, call.prompt) else { return };
@@ -408,7 +410,7 @@ impl Stage<'_> {
                 )
             });
         }
-        // Only what has changed is worth looking at again.
+        // A context that has not changed needs no second check.
         let changed = !call.prepared.steps.is_empty() || call.prepared.compaction.is_some();
         if (call.number == 0 || changed)
             && let Some(segment) = unreachable(context)
@@ -419,8 +421,9 @@ impl Stage<'_> {
     }
 }
 
-/// Whether a request must show what a segment shows: what stands apart is no message, reasoning that led to nothing is
-/// not sent, and neither is what only the program that wrote it understands.
+/// Returns true if a request must show the text of a segment. Exceptions are external events, which are no
+/// messages, reasoning that led to nothing, which is not sent, and data that only the program that wrote it
+/// understands.
 fn is_for_any_provider(segment: &Segment) -> bool {
     let opaque =
         |parts: &[Part]| !parts.is_empty() && parts.iter().all(|part| matches!(part, Part::Opaque { .. }));
@@ -429,12 +432,12 @@ fn is_for_any_provider(segment: &Segment) -> bool {
         && !segment.shown().is_some_and(opaque)
 }
 
-/// A segment that shows less than was there and does not say how to get it back.
+/// Finds a segment that shows less than the original without a handle to it.
 fn unreachable(context: &Context) -> Option<String> {
     let Names::Thread(_) = context.names() else { return None };
     let found = context.segments().iter().find(|segment| match segment.fidelity() {
         Fidelity::Verbatim | Fidelity::Injected => false,
-        // A summary that the agent itself made names nothing.
+        // A summary made by the agent itself has no handles.
         Fidelity::Summary if segment.compaction().is_some_and(|made| !is_ours(&made.summary)) => false,
         Fidelity::Cut | Fidelity::Reference | Fidelity::Stub | Fidelity::Summary => {
             !reaches(context, segment)
@@ -447,7 +450,7 @@ fn is_ours(summary: &Summary) -> bool {
     matches!(summary, Summary::Structured { .. })
 }
 
-/// Whether some handle in what a segment shows leads to what it stands for.
+/// Returns true if some handle in a segment's text leads to what the segment stands for.
 fn reaches(context: &Context, segment: &Segment) -> bool {
     let words = match segment.body() {
         Body::Note(note) => note.text.clone(),
@@ -457,7 +460,7 @@ fn reaches(context: &Context, segment: &Segment) -> bool {
     let handles = context.names().handles_in(&words);
     match (segment.source(), segment.body()) {
         (Some(source), _) => handles.contains(source),
-        // A summary among it is reached by the events that it told of.
+        // A summary among the covered events is reached through the events that it covered.
         (None, Body::Note(note)) => {
             note.folded.events.without(&note.folded.summaries).without(&handles).is_empty()
         }

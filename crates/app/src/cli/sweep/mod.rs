@@ -1,9 +1,10 @@
-//! `sweep`: every session at many budgets in every format, or call by call under every policy; each request checked.
+//! `sweep`: every session at many budgets in every format, or call by call under every policy; each request
+//! is checked.
 //!
-//! The checks are independent of what made the request: legality on its bytes, its size by a full recount, the same
-//! bytes a second time, and no event of the log unaccounted for. Every format is tried with the exact vocabulary; a
-//! session with a model that is known is tried with all that is known of it, too: its counts, what it wraps around
-//! them, its own rules, and what its thinking is bound to since the whole was sent.
+//! The checks do not depend on the code that made the request: legality on its bytes, its size by a full
+//! recount, the same bytes a second time, and no event of the log unaccounted for. Every format is tried with
+//! the exact vocabulary. A session with a known model is also tried with everything that its profile says:
+//! its counts, its overhead, its own rules, and what its thinking is bound to.
 
 mod calls;
 
@@ -47,7 +48,7 @@ use super::{
     view::{Amount, parse_amount, thread_events},
 };
 
-/// The smallest budget; each next one is twice as large, up to the whole session.
+/// Smallest budget; each next one is twice as large, up to the whole session.
 const SMALLEST: u64 = 2_000;
 
 #[derive(ClapArgs)]
@@ -57,25 +58,25 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
 
-    /// Make every call of every session again under these policies, as if live: names, or `all`.
+    /// Repeat every call of every session under these policies, as if live: names, or `all`.
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     policy: Vec<String>,
 
-    /// With --policy: how many tokens a request may hold.
+    /// With --policy: largest size of a request in tokens.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8k,60k,100k", value_parser = parse_amount)]
     budget: Vec<Amount>,
 }
 
-/// What a sweep found.
+/// Findings of a sweep.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Tally {
     sessions: u64,
     threads: u64,
     renders: u64,
-    /// Of those, how many with all that is known of the session's model.
+    /// Requests made with the profile of the session's model.
     by_their_models: u64,
     refusals: u64,
-    /// Refused although instructions, newest message and open calls would fit.
+    /// Refusals although instructions, newest message and open calls would fit.
     refusals_without_need: u64,
     illegal: u64,
     over_budget: u64,
@@ -195,7 +196,7 @@ fn tell(all: &Tally, out: &mut Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The sessions of a file; none if it is not a transcript, since folders hold other files too.
+/// Reads the sessions of a file; none if it is not a transcript, since folders hold other files too.
 fn sessions(path: &Path) -> Result<Vec<transcripts::Session>, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     match transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default()) {
@@ -237,7 +238,7 @@ fn sweep_file(path: &Path) -> Tally {
     tally
 }
 
-/// A thread, and what its requests are made with.
+/// A thread, with everything that its requests are made with.
 struct Subject<'a> {
     name: String,
     line: &'a Line,
@@ -248,9 +249,9 @@ struct Subject<'a> {
 }
 
 enum With<'a> {
-    /// The exact vocabulary, and what any model of the format demands.
+    /// The exact vocabulary, and the rules of any model with this format.
     Format(&'a Pipeline, RenderOptions),
-    /// All that is known of the model that the session was with.
+    /// The profile of the session's model.
     Model(Box<Plan>),
 }
 
@@ -268,7 +269,7 @@ impl<'a> Subject<'a> {
         Self { name, line, whole: whole.clone(), format, rules, with: With::Format(pipeline, options) }
     }
 
-    /// `None` if nobody knows the model.
+    /// A subject with the session's model; `None` if the model is unknown.
     fn of_its_model(name: &str, line: &'a Line, names: Names, profiles: &Profiles) -> Option<Self> {
         let plan = Plan::new(line.clone(), None, &Asked::default(), profiles).ok()?;
         let name = format!("{name} for {}", plan.profile.as_ref()?.name);
@@ -352,7 +353,7 @@ impl<'a> Subject<'a> {
 
     fn refused(&self, ceiling: Tokens, tally: &mut Tally) {
         tally.refusals += 1;
-        // What is around any request, whatever it holds, goes with the instructions.
+        // The overhead of any request is counted with the instructions.
         let essential: Tokens = self.whole.essential().tokens(&self.whole).into_iter().sum();
         let needed = essential + self.whole.meter().overhead().request;
         if needed <= ceiling {
@@ -365,7 +366,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Whether a request tells a tool loop again in words: nothing can be held against that.
+/// Returns true if a request retells a tool loop in words, which is allowed.
 fn tells_again(compacted: &Compacted) -> bool {
     compacted
         .report
@@ -374,7 +375,8 @@ fn tells_again(compacted: &Compacted) -> bool {
         .any(|eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some())
 }
 
-/// An event of the log that a provider would see, and that a context neither shows nor says to have left out.
+/// Finds an event of the log that a provider would see but that a context neither shows nor lists as left
+/// out.
 fn lost(line: &Line, context: &Context) -> Option<Seq> {
     let accounted = context.accounted();
     let seen = line.events().filter(|event| event.event.fact.is_message() && event.event.normal.is_some());

@@ -1,4 +1,4 @@
-//! Addresses: where the gateway listens, and where providers are.
+//! Addresses of the gateway and of providers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -19,14 +19,15 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Whether only this machine reaches an address.
+/// Returns true if only this machine can reach an address.
 pub(super) fn is_local(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Where a provider is: scheme, host, port, and the path before `/v1`. With or without `/v1` or a slash at its end.
+/// Reads a provider's address: scheme, host, port, and the path before `/v1`. With or without `/v1` or a
+/// slash at its end.
 pub(super) fn base(text: &str) -> Result<Uri, String> {
-    // Whatever stands before an @ may be a password: it is not repeated.
+    // The text before an @ may hold a password, so it is not repeated.
     if text.contains('@') {
         return Err("the address of a provider holds no user and no password: give its key by `key_env`, \
                     or let the client send its own"
@@ -55,7 +56,7 @@ pub(super) fn base(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
-/// Whether a key sent there could be read on the way.
+/// Returns true if a key sent to this address could be read on the way.
 pub(super) fn is_exposed(base: &Uri) -> bool {
     let host = base.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');

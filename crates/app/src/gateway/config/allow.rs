@@ -1,7 +1,8 @@
 //! The routes that a token may use with the operator's key.
 //!
-//! A list names what is let through; nothing else is. It is matched with the path as the client wrote it, because that is
-//! what the provider gets: another spelling of a route is another route, and is refused.
+//! A list names the permitted routes; all others are refused. It is matched with the path as the client wrote
+//! it, because the provider gets the same bytes: another spelling of a route is another route, and is
+//! refused.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use super::{pattern::fits, units::plain};
 
-/// Paths at which a model is asked, or its tokens are counted.
+/// Paths at which a model is called, or tokens are counted.
 const INFERENCE: [&str; 8] = [
     "/v1/chat/completions",
     "/v1/completions",
@@ -22,10 +23,10 @@ const INFERENCE: [&str; 8] = [
     "/v1/responses/input_tokens",
 ];
 
-/// The longest rule.
+/// Most letters of a rule.
 const LETTERS: usize = 256;
 
-/// The routes that are let through.
+/// The permitted routes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct RouteList(Vec<RouteRule>);
@@ -35,40 +36,40 @@ pub(crate) struct RouteList(Vec<RouteRule>);
 enum RouteRule {
     /// Every route.
     All,
-    /// Calls of models.
+    /// Calls of models, and token counts.
     Inference,
-    /// Looking up which models there are.
+    /// The list of models.
     Models,
-    /// A method, or any, and a path in which `*` stands for anything.
+    /// A method, or any method, and a path in which `*` stands for any text.
     Path { method: Option<Method>, pattern: String },
 }
 
 impl Default for RouteList {
-    /// What an agent needs, and nothing that changes or shows what others have with the same key.
+    /// The routes that agents need. None of them changes or shows data of others who share the same key.
     fn default() -> Self {
         Self(vec![RouteRule::Inference, RouteRule::Models])
     }
 }
 
 impl RouteList {
-    /// A list of these rules.
+    /// Makes a list of these rules.
     pub(super) fn new(rules: impl IntoIterator<Item = RouteListEntry>) -> Self {
         Self(rules.into_iter().map(|entry| entry.0).collect())
     }
 
-    /// Whether a request with this method and path is let through. A path that servers could read in two ways is the
-    /// caller's to refuse.
+    /// Returns true if a request with this method and path is permitted. Paths that servers could read in two
+    /// ways have to be refused by the caller.
     pub(crate) fn permits(&self, method: &Method, path: &str) -> bool {
         self.0.iter().any(|rule| rule.permits(method, path))
     }
 
-    /// Whether it lets everything through.
+    /// Returns true if every route is permitted.
     pub(crate) fn is_everything(&self) -> bool {
         self.0.contains(&RouteRule::All)
     }
 }
 
-/// One entry of a list, read.
+/// One rule, as it was read.
 #[derive(Debug)]
 pub(super) struct RouteListEntry(RouteRule);
 

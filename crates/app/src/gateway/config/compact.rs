@@ -1,4 +1,4 @@
-//! How mode `compact` is told what to do: by a table of the file, and by flags over it.
+//! Settings of mode `compact`, from a table of the file and from flags, which take precedence.
 
 use epitome::wire::Format;
 use serde::Deserialize;
@@ -10,16 +10,16 @@ use super::{
     units,
 };
 
-/// The most of all sessions that are left as they are: of two halves, neither is larger.
+/// Largest share of sessions that may be held out: with two groups, half is the most that makes sense.
 const MOST_HELD_OUT: f64 = 0.5;
 
-/// A share in parts of a million.
+/// Converts between a share and millionths.
 const MILLION: f64 = 1e6;
 
-/// How many letters a command or a model's name has at most.
+/// Most letters in a command or a model's name.
 const LETTERS: usize = 128;
 
-/// `[compact]`, as it is written.
+/// The table `[compact]` of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCompact {
@@ -32,7 +32,7 @@ pub(super) struct RawCompact {
     summariser: RawSummariser,
 }
 
-/// `[compact.summariser]`, as it is written.
+/// The table `[compact.summariser]` of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSummariser {
@@ -46,7 +46,7 @@ struct RawSummariser {
 }
 
 impl RawCompact {
-    /// What it comes to.
+    /// Checks the table and makes settings of it.
     pub(super) fn read(self, page: &Page<'_>, environment: Environment<'_>) -> anyhow::Result<Compact> {
         Ok(Compact {
             window: self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?,
@@ -98,7 +98,7 @@ impl RawSummariser {
     }
 }
 
-/// The summarisers that need no address.
+/// Summarisers that need no address.
 fn known(name: &str) -> Option<Summariser> {
     match name {
         "built-in" => Some(Summariser::BuiltIn),
@@ -107,7 +107,7 @@ fn known(name: &str) -> Option<Summariser> {
     }
 }
 
-/// A summariser as flags name it: `built-in`, `session`, or an address and a model there.
+/// Reads a summariser as flags name it: `built-in`, `session`, or an address and a model there.
 pub(super) fn summariser(
     named: &str,
     model: Option<&str>,
@@ -135,7 +135,7 @@ pub(super) fn summariser(
     }
 }
 
-/// A model's window.
+/// Checks the size of a model's window.
 pub(super) fn window(tokens: u64) -> Result<u64, String> {
     if tokens == 0 {
         return Err("`window` is 0, so that nothing would fit: give the tokens of the model's window, \
@@ -145,7 +145,7 @@ pub(super) fn window(tokens: u64) -> Result<u64, String> {
     Ok(tokens)
 }
 
-/// A share of sessions, as parts of a million.
+/// Converts a share of sessions to millionths.
 fn holdout(share: f64) -> Result<u32, String> {
     if !(0.0..=MOST_HELD_OUT).contains(&share) {
         return Err(format!(
@@ -161,12 +161,13 @@ fn holdout(share: f64) -> Result<u32, String> {
     Ok((share * MILLION).round() as u32)
 }
 
-/// The same, as a flag has it.
+/// Reads such a share from a flag.
 pub(super) fn holdout_flag(text: &str) -> Result<u32, String> {
     text.parse().map_or_else(|_| holdout(f64::NAN), holdout)
 }
 
-/// What a user says to have the session compacted. A word of the language would be found in what users say anyway.
+/// Checks the command by which users have the session compacted. An ordinary word would also match in other
+/// messages.
 pub(super) fn command(text: &str) -> Result<String, String> {
     let is_word = text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control());
     let is_marked = text.starts_with(|first: char| !first.is_alphanumeric()) && text.chars().count() > 1;

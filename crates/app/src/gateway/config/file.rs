@@ -1,6 +1,6 @@
-//! A gateway's file: TOML, in which everything can be said that can be said at all.
+//! A gateway's configuration file, in TOML. It can express every setting.
 //!
-//! What is wrong is told with its line, but never with what stands there: people put keys where they do not belong.
+//! Errors name the line but never quote its content: people put keys in the wrong places.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, sync::Arc};
 
@@ -21,15 +21,15 @@ use super::{
     units,
 };
 
-/// The routes whose requests are recorded.
+/// Routes whose requests are recorded.
 const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
 
-/// What a file says.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) listen: Option<SocketAddr>,
     pub(super) mode: Option<Mode>,
-    /// A name, or a file.
+    /// Name or file of the policy.
     pub(super) policy: Option<String>,
     pub(super) unrecorded: Option<Unrecorded>,
     pub(super) log: Option<Log>,
@@ -56,7 +56,7 @@ impl File {
     ) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        // A file names the files beside it.
+        // Relative paths in a file start at the file's own folder.
         let beside = |policy: &str| match path.parent().map(|folder| folder.join(policy)) {
             Some(beside) if beside.is_file() => beside.display().to_string(),
             _ => policy.to_owned(),
@@ -67,7 +67,7 @@ impl File {
         Ok(file)
     }
 
-    /// Reads the text of a file that is called `name`.
+    /// Parses the text of the file `name`.
     pub(super) fn parse(
         name: &str,
         text: &str,
@@ -139,7 +139,7 @@ struct RawToken {
     allow_override: Option<bool>,
 }
 
-/// How requests of a route are treated: a mode, or a table.
+/// Treatment of a route's requests: a mode, or a table.
 #[derive(Debug, Default)]
 struct RawRules {
     mode: Option<Mode>,
@@ -201,25 +201,25 @@ struct RawLimits {
     shutdown: Option<Spanned<String>>,
 }
 
-/// A file's text, to say where in it something is wrong.
+/// Text of a file, for errors that name the line.
 pub(super) struct Page<'a> {
     name: &'a str,
     text: &'a str,
 }
 
 impl Page<'_> {
-    /// Something is wrong at a place.
+    /// Makes an error about a position in the file.
     fn wrong(&self, at: usize, why: impl fmt::Display) -> anyhow::Error {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         anyhow!("{}, line {line}: {why}", self.name)
     }
 
-    /// Something is wrong with a value.
+    /// Makes an error about a value.
     pub(super) fn value<T>(&self, value: &Spanned<T>, why: impl fmt::Display) -> anyhow::Error {
         self.wrong(value.span().start, why)
     }
 
-    /// Reads a value, and says where it stands if it is wrong.
+    /// Reads a value; an error names its position.
     pub(super) fn read<T, U>(
         &self,
         value: &Spanned<T>,
@@ -228,7 +228,7 @@ impl Page<'_> {
         read(value.get_ref()).map_err(|why| self.value(value, why))
     }
 
-    /// The file is no TOML, or has a key too many or too few.
+    /// Makes an error for a file that is not TOML, or has unknown or missing keys.
     fn refused(&self, error: &toml::de::Error) -> anyhow::Error {
         let said = without_values(error.message());
         let secret = ["key", "api_key", "apikey", "token", "secret", "password"];
@@ -243,7 +243,7 @@ impl Page<'_> {
     }
 }
 
-/// What the parser says, without the strings that it quotes from the file.
+/// Strips the strings quoted from the file from the parser's message.
 fn without_values(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     match message.split_once("string \"") {
@@ -388,7 +388,7 @@ fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
     })
 }
 
-/// A name that stands in logs and metrics.
+/// Checks a name that appears in logs and metrics.
 fn word(name: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
@@ -398,17 +398,17 @@ fn word(name: &str) -> Result<String, String> {
     }
 }
 
-/// A key or a token, from the variable that holds it.
+/// Reads a key or a token from the environment variable that holds it.
 pub(super) fn secret(name: &str, environment: Environment<'_>) -> Result<SecretString, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(is_name) {
-        // Whoever gives the key itself here must not find it in a log.
+        // A key that was given in place of a variable's name must not reach a log.
         return Err(
             "this is no name of an environment variable: give the name of one, and the key in it".to_owned()
         );
     }
     let Some(value) = environment(name).filter(|value| !value.trim().is_empty()) else {
-        // A key may look like a name; only what surely is one is repeated.
+        // A key may look like a name, so only a text that certainly is a name is repeated.
         let is_plain = name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
         let name = if is_plain { format!("`{name}`") } else { "of this name".to_owned() };
         return Err(format!(

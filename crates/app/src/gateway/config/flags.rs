@@ -1,5 +1,5 @@
-//! What the command line says of a gateway, put together with what its file says. Where both speak, the command line
-//! counts.
+//! Settings of a gateway from the command line, combined with those of its file. The command line takes
+//! precedence.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,43 +13,46 @@ use super::{
     units,
 };
 
-/// What the command line says of a gateway.
+/// Settings of a gateway on the command line.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Flags {
-    /// Where to listen; port 0 takes any free one. Addresses that others can reach need a token. [default: 127.0.0.1:8787]
+    /// Address to listen on; port 0 picks a free port. An address that other machines can reach requires
+    /// tokens. [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR", value_parser = address::listen)]
     listen: Option<std::net::SocketAddr>,
 
-    /// Where OpenAI's formats go to. [default: api.openai.com]
-    // Read later: what is wrong with a value clap would repeat, and a password may stand in it.
+    /// Upstream for requests in OpenAI's formats. [default: api.openai.com]
+    // Parsed later: clap would quote an invalid value in its error, and the URL may contain a password.
     #[arg(long, value_name = "URL")]
     openai_upstream: Option<String>,
 
-    /// Where Anthropic's format goes to. [default: api.anthropic.com]
+    /// Upstream for requests in Anthropic's format. [default: api.anthropic.com]
     #[arg(long, value_name = "URL")]
     anthropic_upstream: Option<String>,
 
-    /// What is done with requests: see below. [default: record]
+    /// Mode for requests; see below. [default: record]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
 
-    /// The policy that `observe` and `compact` go by: a name, or a file. [default: epitome]
+    /// Policy for the modes `observe` and `compact`: a name or a file. [default: epitome]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
 
-    /// A file that says all of this and more: upstreams by model, keys, tokens, limits.
+    /// Configuration file, for all of this and more: upstreams by model, keys, tokens, limits.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Refuse what cannot be recorded. By default it is forwarded all the same, and the log, /metrics and /readyz say so.
+    /// Refuse requests that cannot be recorded. By default they are forwarded anyway, and the log, /metrics
+    /// and /readyz report it.
     #[arg(long)]
     fail_closed: bool,
 
-    /// Let requests lower what is set here by their headers, such as `x-epitome-mode: off`. By default that is refused.
+    /// Let clients lower these settings with request headers, such as `x-epitome-mode: off`. By default such
+    /// requests are refused.
     #[arg(long)]
     allow_override: bool,
 
-    /// How to log, to standard error; EPITOME_LOG or RUST_LOG say how much. [default: text]
+    /// Log format on standard error; set the level with EPITOME_LOG or RUST_LOG. [default: text]
     #[arg(long, value_enum)]
     log: Option<Log>,
 
@@ -57,43 +60,44 @@ pub(crate) struct Flags {
     compact: CompactFlags,
 }
 
-/// What the command line says of mode `compact`.
+/// Settings of mode `compact` on the command line.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Mode compact")]
 struct CompactFlags {
-    /// How many tokens the models' window holds, such as 128k. By default what is known of each model.
+    /// Context window of the models in tokens, such as 128k. By default the known window of each model.
     #[arg(long, value_name = "TOKENS", value_parser = units::tokens)]
     window: Option<u64>,
 
-    /// The share of sessions that are left as they are, such as 0.1, so that savings are measured and not only estimated.
-    /// [default: 0]
+    /// Share of sessions to leave uncompacted, such as 0.1, so that savings can be measured and not only
+    /// estimated. [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = compact::holdout_flag)]
     holdout: Option<u32>,
 
-    /// Offer the model a tool by which it gets back what was left out.
+    /// Offer the model a tool to get back what was left out.
     #[arg(long)]
     recall: bool,
 
-    /// What a user says to have the session compacted, such as /compact; words after it say what to attend to. By default
-    /// no words do that: agents such as Claude Code have a /compact of their own, which never gets here.
+    /// Command with which users have their session compacted, such as /compact; the words after it become the
+    /// focus of the summary. None by default: agents such as Claude Code handle /compact themselves, and it
+    /// never reaches the gateway.
     #[arg(long, value_name = "WORD", value_parser = compact::command)]
     compact_command: Option<String>,
 
-    /// Who writes summaries: `built-in`, which asks no model, `session` for the session's own model and key, or the address
-    /// of another (as OpenAI's Chat Completions; a file can say otherwise). [default: built-in]
-    // Read later, as the other addresses.
+    /// Summariser: `built-in`, which asks no model, `session` for the session's own model and key, or the URL
+    /// of another model (OpenAI's Chat Completions; other formats in a file). [default: built-in]
+    // Parsed later, like the other addresses.
     #[arg(long, value_name = "URL")]
     summariser: Option<String>,
 
-    /// The model to ask there.
+    /// Model to ask at that URL.
     #[arg(long, value_name = "NAME", requires = "summariser")]
     summariser_model: Option<String>,
 
-    /// The environment variable that holds its key.
+    /// Environment variable that holds its key.
     #[arg(long, value_name = "NAME", requires = "summariser")]
     summariser_key_env: Option<String>,
 
-    /// How long a model may take for a summary, such as 90s. [default: 5m]
+    /// Time limit for a model's summary, such as 90s. [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     summariser_timeout: Option<Duration>,
 }
@@ -119,7 +123,7 @@ impl CompactFlags {
 }
 
 impl Flags {
-    /// The whole configuration, known to be right. `policy` finds a policy by its name or file.
+    /// Combines and checks the whole configuration. `policy` finds a policy by its name or file.
     pub(crate) fn resolve(
         self,
         environment: Environment<'_>,
@@ -175,8 +179,8 @@ impl Flags {
     }
 }
 
-/// What the command line names comes first. A file that names any provider names all of them; only without one do
-/// requests go to the providers everybody knows.
+/// Upstreams with those of the command line first. A file that names any provider has to name all of them;
+/// only without one do the well-known providers apply.
 fn upstreams(openai: Option<http::Uri>, anthropic: Option<http::Uri>, filed: Vec<Upstream>) -> Vec<Upstream> {
     let usual = filed.is_empty();
     let upstream = |said: Option<http::Uri>, name: &str, known: &'static str, formats: &[Format]| {

@@ -1,7 +1,7 @@
-//! What a gateway is told: where it listens, whom it forwards to, whom it lets in, and how much of anything it takes.
+//! Settings of a gateway: its address, its upstreams, its tokens and its limits.
 //!
-//! All of it is known to be right when it is here: [`flags`] puts together what the command line and a [`mod@file`] say, and
-//! refuses the rest with a reason. Keys come from the environment, are read once, and are shown to nobody.
+//! Every [`Config`] is valid: [`flags`] combines the command line with a [`mod@file`] and rejects anything
+//! else with a reason. Keys come from the environment, are read once, and are never shown.
 
 mod address;
 pub(crate) mod allow;
@@ -20,38 +20,38 @@ use serde::{Deserialize, Serialize};
 
 use allow::RouteList;
 
-/// How a gateway is set up.
+/// Settings of a gateway.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// Where it listens.
+    /// Address to listen on.
     pub(crate) listen: SocketAddr,
-    /// What is done with a request, unless its route, token or header says otherwise.
+    /// Mode of a request, unless its route, token or header sets another.
     pub(crate) mode: Mode,
-    /// How the requests of single routes are treated, by path (`/v1/messages`).
+    /// Rules for single routes, by path (`/v1/messages`).
     pub(crate) routes: BTreeMap<String, Rules>,
-    /// The policy that `observe` and `compact` go by.
+    /// Policy of the modes `observe` and `compact`.
     pub(crate) policy: Policy,
-    /// How requests are compacted where they are.
+    /// Settings of mode `compact`.
     pub(crate) compact: Compact,
-    /// Whom it forwards to: the first that fits counts.
+    /// Upstreams: the first that fits a request is used.
     pub(crate) upstreams: Vec<Upstream>,
-    /// Whom it lets in; nobody has to show a token if there are none.
+    /// Tokens of clients; without any, no token is needed.
     pub(crate) tokens: Vec<Token>,
-    /// What everybody may do, unless their token says otherwise.
+    /// Rights of all clients, unless their token sets others.
     pub(crate) access: Access,
-    /// How much of anything it takes.
+    /// Limits of sizes and times.
     pub(crate) limits: Limits,
-    /// What is done with a request that cannot be recorded.
+    /// Treatment of a request that cannot be recorded.
     pub(crate) unrecorded: Unrecorded,
 }
 
 impl Config {
-    /// Whether anything may be recorded, so that a store is needed.
+    /// Returns true if any request may be recorded, so that a store is needed.
     pub(crate) fn records(&self) -> bool {
         self.modes().any(|mode| mode != Mode::Off)
     }
 
-    /// Whether anything is compacted without asking for it.
+    /// Returns true if any request is compacted without asking for it itself.
     pub(crate) fn compacts(&self) -> bool {
         self.modes().any(|mode| mode == Mode::Compact)
     }
@@ -62,24 +62,24 @@ impl Config {
     }
 }
 
-/// What is done with a request: each does more than the one before.
+/// Treatment of a request: each mode does more than the one before.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// It is forwarded, and not even recorded.
+    /// Forward without recording.
     Off,
-    /// It is forwarded and recorded.
+    /// Forward and record.
     Record,
-    /// It is forwarded and recorded, and what the policy would have sent is computed beside it.
+    /// Forward and record, and compute what the policy would have sent.
     Observe,
-    /// It is recorded, and forwarded as the policy has it.
+    /// Record, and forward what the policy makes of the request.
     Compact,
 }
 
 impl Mode {
-    /// Its name.
+    /// Name of the mode.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -90,58 +90,58 @@ impl Mode {
     }
 }
 
-/// How requests are compacted.
+/// Settings of mode `compact`.
 #[derive(Debug, Default)]
 pub(crate) struct Compact {
-    /// How many tokens a model's window holds, whatever its profile says.
+    /// Window of the models in tokens, overriding their profiles.
     pub(crate) window: Option<u64>,
-    /// How many of a million sessions are left as they are, to compare with.
+    /// Number of sessions in a million that are left uncompacted, for comparison.
     pub(crate) holdout: u32,
-    /// What a user says to have the session compacted; nothing if no words do that.
+    /// Command by which users have the session compacted; `None` if there is none.
     pub(crate) command: Option<String>,
-    /// Whether the model is offered a tool by which it gets back what was left out.
+    /// True if the model is offered the tool that gets back what was left out.
     pub(crate) recall: bool,
-    /// Who writes summaries.
+    /// Source of summaries.
     pub(crate) summariser: Summariser,
-    /// How long a model may take for a summary; nothing if nobody says.
+    /// Time limit of a model's summary; `None` for the default.
     pub(crate) summary_time: Option<Duration>,
 }
 
 impl Compact {
-    /// How long a model may take for a summary.
+    /// Time limit of a model's summary.
     pub(crate) fn summary_time(&self) -> Duration {
         self.summary_time.unwrap_or_else(|| Timeouts::default().whole)
     }
 }
 
-/// Who writes summaries.
+/// Source of summaries.
 #[derive(Debug, Default)]
 pub(crate) enum Summariser {
-    /// Nobody but the built-in one: no model is asked.
+    /// The built-in summariser: no model is asked.
     #[default]
     BuiltIn,
-    /// The session's own model, by the way and with the key of its newest request.
+    /// The session's own model, at the address and with the key of its newest request.
     Session,
     /// Another model.
     Model {
-        /// Its name.
+        /// Name of the model.
         model: String,
-        /// Where it is asked: scheme, host, port and the path before `/v1`.
+        /// Address: scheme, host, port and the path before `/v1`.
         base: http::Uri,
-        /// How.
+        /// Format of its API.
         format: Format,
-        /// The key it is shown.
+        /// Key for it.
         key: Option<SecretString>,
     },
 }
 
-/// What is done with a request that cannot be recorded.
+/// Treatment of a request that cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unrecorded {
-    /// It is forwarded all the same (`fail_open`).
+    /// Forward it anyway (`fail_open`).
     #[serde(rename = "fail_open")]
     Forward,
-    /// It is refused (`fail_closed`).
+    /// Refuse it (`fail_closed`).
     #[serde(rename = "fail_closed")]
     Refuse,
 }
@@ -149,55 +149,56 @@ pub(crate) enum Unrecorded {
 /// A provider.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// What it is called in logs and metrics.
+    /// Name of the provider in logs and metrics.
     pub(crate) name: String,
     /// Scheme, host, port and the path before `/v1`, if any; without a trailing slash.
     pub(crate) base: http::Uri,
-    /// The formats it takes.
+    /// Formats that it accepts.
     pub(crate) formats: Vec<Format>,
-    /// The models it has, as patterns with `*`; empty for all.
+    /// Models that it serves, as patterns with `*`; empty for all.
     pub(crate) models: Vec<String>,
-    /// The key it is shown instead of the client's.
+    /// Key that replaces the client's.
     pub(crate) key: Option<SecretString>,
 }
 
-/// Somebody who is let in.
+/// A client that is let in.
 #[derive(Debug)]
 pub(crate) struct Token {
-    /// Whose sessions they see.
+    /// Principal whose sessions the client sees.
     pub(crate) principal: String,
     /// The BLAKE3 hash of the token: the token itself is not kept.
     pub(crate) hash: blake3::Hash,
-    /// How their requests are treated.
+    /// Rules for its requests.
     pub(crate) rules: Rules,
-    /// What they may do.
+    /// Rights of the client.
     pub(crate) access: Access,
 }
 
-/// How the requests of a token or of a route are treated, where that differs from all others. A token's rules come before a
-/// route's.
+/// Rules for the requests of a token or of a route, where these differ from the general settings. A token's
+/// rules take precedence over a route's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Their mode.
+    /// Mode of the requests.
     pub(crate) mode: Option<Mode>,
-    /// How many tokens the window holds for them.
+    /// Window of their models, in tokens.
     pub(crate) window: Option<u64>,
-    /// The policy they go by.
+    /// Policy of the requests.
     pub(crate) policy: Option<Arc<Policy>>,
 }
 
-/// What requests may reach, and what their headers may change.
+/// Rights of a client: the routes it may use, and the settings its headers may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// The routes they may use. Where nothing says so, [models and inference](RouteList::default) with a key of the
-    /// gateway's, and everything with a key of their own: whoever has one needs no gateway to use it.
+    /// Routes that it may use. Without a list, [models and inference](RouteList::default) with a key of the
+    /// gateway's, and every route with a key of its own, because a client with its own key could also reach
+    /// the provider directly.
     pub(crate) allow: Option<RouteList>,
-    /// Whether their headers may lower what the operator set: the mode, or the window.
+    /// True if its headers may lower what the operator set: the mode, or the window.
     pub(crate) allow_override: Option<bool>,
 }
 
 impl Access {
-    /// This, and where it says nothing, what `other` says.
+    /// These rights, with unset ones taken from `other`.
     pub(crate) fn or(self, other: &Self) -> Self {
         Self {
             allow: self.allow.or_else(|| other.allow.clone()),
@@ -206,34 +207,34 @@ impl Access {
     }
 }
 
-/// How much of anything a gateway takes.
+/// Limits of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Bytes of a request's body, as it comes and decompressed.
+    /// Most bytes of a request's body, as it comes and decompressed.
     pub(crate) body: usize,
-    /// Bytes of a request's head.
+    /// Most bytes of a request's head.
     pub(crate) head: usize,
-    /// Requests at a time.
+    /// Most requests at a time.
     pub(crate) requests: usize,
-    /// How long a client may take for its head, and pause in its body.
+    /// Longest time for a client's head, and longest pause in its body.
     pub(crate) client: Duration,
-    /// How long a client may take for its whole body, however steadily it comes.
+    /// Longest time for a client's whole body, however steadily it comes.
     pub(crate) upload: Duration,
-    /// How long connecting to a provider may take.
+    /// Longest time for connecting to a provider.
     pub(crate) connect: Duration,
-    /// How long a provider may take until it answers.
+    /// Longest time until a provider answers.
     pub(crate) answer: Duration,
-    /// How long a provider may pause within an answer, and a client in taking it.
+    /// Longest pause of a provider within an answer, and of a client in accepting it.
     pub(crate) pause: Duration,
-    /// How long `/readyz` says that the gateway stops before its port closes; by default long enough for a load balancer
-    /// to see it, or not at all where only this machine reaches the gateway.
+    /// Time for which `/readyz` reports that the gateway is stopping before its port closes. By default long
+    /// enough for a load balancer to notice, or zero if only this machine can reach the gateway.
     pub(crate) notice: Option<Duration>,
-    /// How long streams may go on after the gateway was told to stop.
+    /// Longest time that streams may continue after the gateway was told to stop.
     pub(crate) shutdown: Duration,
 }
 
 impl Default for Limits {
-    /// More than any client that is known to us asks for. A model may think for minutes without a word.
+    /// Limits above the needs of every client known to us. A model may think for minutes in silence.
     fn default() -> Self {
         Self {
             body: 64 << 20,
@@ -250,23 +251,23 @@ impl Default for Limits {
     }
 }
 
-/// How long load balancers may need to see that a gateway stops: most look every few seconds.
+/// Time that load balancers may need to notice that a gateway is stopping: most look every few seconds.
 const NOTICE: Duration = Duration::from_secs(5);
 
 impl Limits {
-    /// How long a gateway that listens there says that it stops before its port closes.
+    /// Time for which a gateway at this address reports that it is stopping before its port closes.
     pub(crate) fn notice_at(&self, listen: SocketAddr) -> Duration {
         let usual = if address::is_local(listen) { Duration::ZERO } else { NOTICE };
         self.notice.unwrap_or(usual)
     }
 }
 
-/// How logs are written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Log {
-    /// Lines for people.
+    /// Lines of text, for people.
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
 }

@@ -1,6 +1,6 @@
 //! Patterns of names and paths.
 
-/// Whether a name fits a pattern, in which `*` stands for anything.
+/// Returns true if a name fits a pattern, in which `*` stands for any text.
 pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };

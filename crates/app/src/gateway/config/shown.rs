@@ -1,4 +1,4 @@
-//! A configuration as people and programs may see it: without a secret in it.
+//! A configuration as people and programs may see it, without secrets.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path};
 
@@ -34,13 +34,13 @@ struct ShownCompact<'a> {
     command: Option<&'a str>,
     recall: bool,
     summariser: ShownSummariser<'a>,
-    /// How long a model may take for a summary.
+    /// Time limit of a model's summary.
     summariser_timeout: String,
     #[serde(skip)]
     told: Vec<String>,
 }
 
-/// As a file has it.
+/// Upstream, as a file has it.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum ShownSummariser<'a> {
@@ -68,7 +68,7 @@ struct ShownUpstream<'a> {
     exposed: bool,
 }
 
-/// Whose key a provider is shown.
+/// Owner of the key that a provider is shown.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Key {
@@ -116,7 +116,7 @@ impl<'a> From<&'a Access> for ShownAccess<'a> {
     }
 }
 
-/// Sizes and times as a file has them, so that they can be copied there.
+/// Sizes and times in the notation of a file, so that they can be copied there.
 #[derive(Debug, Serialize)]
 struct ShownLimits {
     body: String,
@@ -132,7 +132,7 @@ struct ShownLimits {
 }
 
 impl<'a> Shown<'a> {
-    /// A configuration, and where its database is.
+    /// Describes a configuration and the location of its database.
     pub(crate) fn of(config: &'a Config, database: &Path) -> Self {
         let tokens = config.tokens.iter();
         Self {
@@ -212,7 +212,7 @@ impl ShownLimits {
     }
 }
 
-/// A provider's address, without the slash that stands for no path.
+/// Address of a provider, without a slash for an empty path.
 pub(crate) fn url(upstream: &Upstream) -> String {
     bare(&upstream.base)
 }
@@ -221,7 +221,7 @@ fn bare(base: &http::Uri) -> String {
     base.to_string().trim_end_matches('/').to_owned()
 }
 
-/// What is told of mode compact, in lines: to people who check a configuration, and to whoever starts a gateway with it.
+/// Lines about mode `compact`, for people who check a configuration or start a gateway with it.
 pub(crate) fn compacting(compact: &Compact) -> Vec<String> {
     let window = match compact.window {
         Some(tokens) => format!("a window of {tokens} tokens"),
@@ -253,7 +253,7 @@ pub(crate) fn compacting(compact: &Compact) -> Vec<String> {
     vec![window, holdout, summaries, format!("{command}, {recall}")]
 }
 
-/// What a provider is asked for, in a few words.
+/// Requests for which a provider is used, in a few words.
 pub(crate) fn asked_for(formats: &[Format], models: &[String]) -> String {
     let formats = match formats {
         formats if formats.len() == Format::ALL.len() => "everything".to_owned(),

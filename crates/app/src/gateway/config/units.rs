@@ -48,24 +48,24 @@ pub(super) fn time_or_none(text: &str) -> Result<Duration, String> {
     if text.trim() == "0s" { Ok(Duration::ZERO) } else { time(text) }
 }
 
-/// A share in parts of a million, as percent.
+/// Writes a share given in millionths as percent.
 pub(super) fn percent(millionths: u32) -> String {
     format!("{} %", f64::from(millionths) / 1e4)
 }
 
-/// Bytes as people write them: the largest unit that says it exactly.
+/// Writes bytes in the largest unit that is exact.
 pub(super) fn said_size(bytes: usize) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let exact = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
     exact.map_or_else(|| format!("{bytes} bytes"), |(unit, name)| format!("{} {name}", bytes / unit))
 }
 
-/// A time as people write it.
+/// Writes a time in units that people use.
 pub(super) fn said_time(time: Duration) -> String {
     jiff::SignedDuration::try_from(time).map_or_else(|_| format!("{time:?}"), |time| format!("{time:#}"))
 }
 
-/// What somebody wrote, short and on one line.
+/// Shortens a user's text to one line, for messages.
 pub(super) fn plain(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     short.escape_debug().to_string()

@@ -1,9 +1,9 @@
-//! The causes of epochs, as labels: a few words of ours, whatever is said beside them.
+//! The causes of epochs, as labels: a fixed set of words, independent of the wording that people see.
 
-/// What a cause is called that is none of these.
+/// Label of any other cause.
 const OTHER: &str = "other";
 
-/// Each name, and how the words begin or end that people are told.
+/// Labels, each with the beginning or end of the wording that people see.
 const CAUSES: [(&str, &str); 14] = [
     ("first", "the first call"),
     ("trigger", "over the trigger"),
@@ -21,7 +21,7 @@ const CAUSES: [(&str, &str); 14] = [
     ("overflow", "the provider refused it as too long"),
 ];
 
-/// The name of a cause that is told in a name or in words.
+/// Label of a cause that is given by name or in words.
 pub(super) fn name(said: &str) -> &'static str {
     let is_said = |(name, words): &&(&str, &str)| {
         said == *name || said == *words || words.starts_with(' ') && said.ends_with(words)
@@ -29,7 +29,7 @@ pub(super) fn name(said: &str) -> &'static str {
     CAUSES.iter().find(is_said).map_or(OTHER, |(name, _)| name)
 }
 
-/// Whether a warm cache was given up.
+/// Returns true if the cause gave up a warm cache.
 pub(super) fn is_reset(cause: &str) -> bool {
     !matches!(cause, "first" | "cold")
 }
@@ -61,7 +61,7 @@ mod tests {
             Cause::Asked,
         ];
         for cause in causes {
-            // Whoever adds one must name it here.
+            // A new cause must be named here.
             let expect = match &cause {
                 Cause::First => "first",
                 Cause::Trigger => "trigger",

@@ -1,6 +1,6 @@
-//! What is counted of calls in mode compact: what was done to them, and what that saved.
+//! Metrics of calls in mode `compact`: what was done to them, and what that saved.
 //!
-//! Counters of tokens and money are only of calls whose answer says what it used: what was refused has cost nothing.
+//! Tokens and money are counted only for calls whose answer reports its usage: a refused call costs nothing.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
@@ -27,40 +27,40 @@ use prometheus_client::{
 use super::{causes, models::Counted, uncompacted::uncompacted};
 use crate::gateway::savings::{Page, Paid, Saving, Savings, group};
 
-/// For how long a summariser rests that failed too often.
+/// Time for which a summariser rests after repeated failures.
 const REST: Duration = Duration::from_mins(5);
 
-/// A call in mode compact that is over.
+/// A finished call in mode `compact`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
-    /// Whose it is.
+    /// Owner of the call.
     pub(crate) principal: &'a str,
-    /// Its session.
+    /// Session of the call.
     pub(crate) session: SessionId,
-    /// The model that was asked.
+    /// The requested model.
     pub(crate) model: Option<&'a str>,
-    /// What was done to it.
+    /// Result of composing the call.
     pub(crate) done: &'a Done,
-    /// What the provider said it used; nothing if there was no answer.
+    /// Usage that the provider reported; `None` without an answer.
     pub(crate) usage: Option<&'a Usage>,
-    /// What became of it when its provider refused it as too long.
+    /// Result of sending it again, if the provider refused it as too long.
     pub(crate) overflow: Option<Overflowed>,
-    /// How many times the model got back what was left out.
+    /// Number of times that the model got back what was left out.
     pub(crate) recalls: u64,
-    /// What those answers used in which it asked for that.
+    /// Usage of the answers in which it asked for that.
     pub(crate) hidden: Usage,
 }
 
-/// What became of a request that was too long.
+/// Result of a request that was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overflowed {
     /// A smaller one was answered.
     Recovered,
-    /// The client was told.
+    /// The client received the refusal.
     Lost,
 }
 
-/// What is counted.
+/// Metrics of composed calls.
 #[derive(Debug, Default)]
 pub(super) struct Composed {
     calls: Family<Why, Counter>,
@@ -72,7 +72,7 @@ pub(super) struct Composed {
     overflows: Family<Outcome, Counter>,
     attempts: Family<Attempt, Counter>,
     breaker: Gauge,
-    /// Until when a summariser rests.
+    /// End of the summariser's rest.
     rests: Mutex<Option<Instant>>,
     recalls: Counter,
     cost: Family<Cost, Counter>,
@@ -83,7 +83,7 @@ pub(super) struct Composed {
 }
 
 impl Composed {
-    /// Counts a call to a model that is counted like this.
+    /// Counts a call to the given model.
     pub(super) fn call(&self, call: &Call<'_>, model: &Counted) {
         let done = call.done;
         self.calls.get_or_create(&Why { left: done.left.name() }).inc();
@@ -98,9 +98,9 @@ impl Composed {
         }
     }
 
-    /// Counts what a request changed of the one before it.
+    /// Counts the changes of a request compared with the one before it.
     pub(super) fn changed(&self, done: &Done) {
-        // What is illegal about a request opened no epoch.
+        // An illegal request opened no epoch.
         let cause = done.cause.as_deref().filter(|_| done.left != Left::Illegal);
         if let Some(cause) = cause.map(causes::name) {
             self.epochs.get_or_create(&Cause { cause }).inc();
@@ -137,15 +137,15 @@ impl Composed {
 
     fn paid(&self, call: &Call<'_>, arm: Arm, usage: &Usage, model: &Counted) {
         let price = |usage: &Usage| model.prices.as_ref().and_then(|prices| prices.cost(usage).ok());
-        // Without anything left out, nothing would have been asked back for.
+        // Without compaction the model would have had nothing to ask back for.
         let cost = price(usage).zip(price(&call.hidden)).map(|(seen, hidden)| seen + hidden);
         let full = match call.done.left {
             Left::Composed => uncompacted(call.done, usage, model.window).and_then(|full| {
-                // Who charges the same for what is cached has no price for it.
+                // Models with one price for all input have no price for cached tokens.
                 let uncached = Usage { uncached: full.input(), output: full.output, ..Usage::default() };
                 price(&full).or_else(|| price(&uncached))
             }),
-            // It went on as it came.
+            // The request was sent as it came.
             Left::Unfit | Left::Illegal | Left::Ahead => cost,
             Left::HeldOut | Left::Managed | Left::Remote | Left::Aside | Left::OwnSummary => None,
         };
@@ -167,7 +167,7 @@ impl Composed {
         self.savings().record(&Paid { principal, session, arm, input, cost, full, unknown });
     }
 
-    /// Counts what became of a summary. What took effect is counted with its call.
+    /// Counts an event in the life of a summary. Its adoption is counted with the call.
     pub(super) fn heard(&self, happened: &Lifecycle) {
         let (by, outcome) = match happened {
             Lifecycle::Ended { by, .. } => (writer(by), "ready"),
@@ -177,7 +177,7 @@ impl Composed {
                 }
                 (writer(by), if *fault == Fault::Rejected { "rejected" } else { "failed" })
             }
-            // Nobody was asked.
+            // No model was asked.
             Lifecycle::Failed { fault: Fault::Unasked, .. }
             | Lifecycle::Started { .. }
             | Lifecycle::Adopted { .. }
@@ -192,12 +192,12 @@ impl Composed {
         }
     }
 
-    /// What somebody may see of what was saved.
+    /// Savings that a principal may see.
     pub(super) fn page(&self, principal: &str) -> Page {
         self.savings().page(principal)
     }
 
-    /// Says what is saved by now, and who rests. What is not known has no gauge.
+    /// Updates the gauges of savings and of resting summarisers. Unknown values have no gauge.
     pub(super) fn settle(&self) {
         self.breaker.set(i64::from(self.rests().is_some_and(|until| Instant::now() < until)));
         let (estimated, measured, totals) = {
@@ -225,7 +225,7 @@ impl Composed {
     }
 
     fn savings(&self) -> MutexGuard<'_, Savings> {
-        // Nothing in there is ever half done.
+        // Every change under this lock is complete, so a poisoned lock is usable.
         self.savings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -233,7 +233,7 @@ impl Composed {
         self.rests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `registry` tell all of it.
+    /// Registers these metrics.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "composed_calls",
@@ -306,7 +306,7 @@ impl Composed {
 }
 
 impl Overflowed {
-    /// What became of it when that is known: the smaller one may have been refused, too.
+    /// The final result: the smaller request may have been refused, too.
     pub(crate) fn after(self, ending: Ending) -> Self {
         match ending {
             Ending::Complete | Ending::Cut | Ending::Cancelled => self,
@@ -322,7 +322,7 @@ impl Overflowed {
     }
 }
 
-/// Who wrote a summary: a model has any name.
+/// Label for the author of a summary; models may have any name.
 fn writer(by: &str) -> &'static str {
     if by == BUILT_IN { "built_in" } else { "model" }
 }
@@ -339,7 +339,7 @@ fn trigger_name(trigger: Trigger) -> &'static str {
     }
 }
 
-/// Money in parts of a million of a dollar.
+/// Converts money to millionths of a dollar.
 fn micro(money: Money) -> u64 {
     money.0.saturating_add(500) / 1_000
 }
@@ -443,7 +443,7 @@ mod tests {
         let hidden = Usage { uncached: Tokens(10_000), output: Tokens(1_000), ..Usage::default() };
         let done = done(Left::Composed, None);
         metrics.composed(&Call { recalls: 1, hidden, ..call(1, &done, Some(&usage)) });
-        // 150 000 for what was answered, 75 000 for what was asked; 50 000 + 40 000 for the whole.
+        // 150 000 for the answered calls, 75 000 for the refused one; 50 000 + 40 000 for the full requests.
         check(
             &metrics,
             &[
@@ -477,8 +477,8 @@ mod tests {
         };
         let compaction = Some((Trigger::Threshold, "some-model".to_owned()));
         let done = Done { compaction, ..done(Left::Composed, Some("over the trigger")) };
-        // At 5 dollars a million, a tenth for what is cached, and 25 for the answer: 50 000 + 10 000 + 25 000 for what was
-        // sent, 50 000 + 40 000 + 25 000 for the whole.
+        // At 5 dollars a million, a tenth for cached input, and 25 for the answer: 50 000 + 10 000 + 25 000
+        // for the request as sent, 50 000 + 40 000 + 25 000 for the full one.
         metrics.composed(&Call {
             overflow: Some(Overflowed::Recovered),
             recalls: 2,
@@ -617,7 +617,7 @@ mod tests {
         for left in [Left::Managed, Left::Remote, Left::Aside, Left::OwnSummary] {
             metrics.composed(&call(1, &done(left, None), Some(&usage)));
         }
-        // It was to be compacted, and was not: nothing is saved, and that counts.
+        // It was to be compacted, and was not: the saving is zero, and it counts.
         metrics.composed(&call(2, &done(Left::Unfit, None), Some(&usage)));
         check(
             &metrics,

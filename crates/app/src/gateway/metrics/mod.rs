@@ -1,7 +1,7 @@
-//! What a gateway counts, for Prometheus to read.
+//! Metrics of a gateway, for Prometheus.
 //!
-//! Nothing a client sends becomes a label as it is: routes, formats and endings are ours, and a model's name is one of
-//! few (see [`models`]).
+//! No text from clients becomes a label as it is: routes, formats and endings are ours, and models have a
+//! limited set of labels (see [`models`]).
 
 mod causes;
 pub(crate) mod composed;
@@ -37,7 +37,7 @@ use composed::{Call, Composed};
 use models::Models;
 use principals::ByPrincipal;
 
-/// What a gateway counts.
+/// Metrics of a gateway.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -59,48 +59,48 @@ pub(crate) struct Metrics {
     composed: Composed,
 }
 
-/// A request that is over.
+/// A finished request.
 #[derive(Clone, Debug)]
 pub(crate) struct Finished<'a> {
-    /// Whose it is: a name of the configuration's; empty where there are none.
+    /// Principal, by its name in the configuration; empty without tokens.
     pub(crate) principal: &'a str,
-    /// Its format; `None` if it was no model call.
+    /// Format of the request; `None` if it was not a model call.
     pub(crate) format: Option<Format>,
-    /// What was done with it.
+    /// Mode of the request.
     pub(crate) mode: Mode,
-    /// The status the client was given, if any.
+    /// Status that the client was given, if any.
     pub(crate) status: Option<u16>,
-    /// How it ended.
+    /// Ending of the request.
     pub(crate) ending: Ending,
     /// Bytes of the request's body.
     pub(crate) bytes_in: u64,
     /// Bytes of the answer's body.
     pub(crate) bytes_out: u64,
-    /// How long the first byte of the answer took.
+    /// Time to the first byte of the answer.
     pub(crate) first_byte: Option<Duration>,
-    /// How long all took.
+    /// Time until the end.
     pub(crate) took: Duration,
-    /// The model that was asked.
+    /// The requested model.
     pub(crate) model: Option<&'a str>,
-    /// What the provider said it used.
+    /// Usage that the provider reported.
     pub(crate) usage: Option<&'a Usage>,
 }
 
-/// Why something was not recorded.
+/// Reason why something was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
-    /// The request is none that can be read.
+    /// The request could not be read.
     UnreadableRequest,
-    /// The answer is none that can be read.
+    /// The answer could not be read.
     UnreadableAnswer,
-    /// It is larger than the limit, as it came or decompressed.
+    /// The body is larger than the limit, as it came or decompressed.
     TooLarge,
     /// The store failed.
     Store,
 }
 
 impl Reason {
-    /// Its name in logs and metrics.
+    /// Name in logs and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::UnreadableRequest => "unreadable_request",
@@ -111,17 +111,17 @@ impl Reason {
     }
 }
 
-/// Why a request was not composed.
+/// Reason why a request was not composed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uncomposed {
     /// It could not be recorded.
     Unrecorded(Reason),
-    /// The store took longer than requests are held.
+    /// The store took longer than requests wait for it.
     Late,
 }
 
 impl Uncomposed {
-    /// Its name in logs and metrics.
+    /// Name in logs and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unrecorded(reason) => reason.name(),
@@ -130,7 +130,7 @@ impl Uncomposed {
     }
 }
 
-/// A request that is being worked on: counted as such until this is dropped.
+/// A request in progress: counted as such until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight(Gauge);
 
@@ -141,7 +141,7 @@ impl Drop for InFlight {
 }
 
 impl Metrics {
-    /// Counts from zero, and prices models as `profiles` say.
+    /// Starts all counts at zero, and takes prices from `profiles`.
     pub(crate) fn new(profiles: Arc<Profiles>) -> Self {
         let metrics = Self {
             registry: Registry::with_prefix("epitome"),
@@ -165,13 +165,13 @@ impl Metrics {
         metrics.registered()
     }
 
-    /// Counts a request that has come, as being worked on until what is given back is dropped.
+    /// Counts a request that has arrived, as in progress until the result is dropped.
     pub(crate) fn arrived(&self) -> InFlight {
         self.in_flight.inc();
         InFlight(self.in_flight.clone())
     }
 
-    /// Counts a request that is over.
+    /// Counts a finished request.
     pub(crate) fn finished(&self, request: &Finished<'_>) {
         let format = format_name(request.format);
         let labels = Request {
@@ -202,12 +202,12 @@ impl Metrics {
         self.unrecorded.get_or_create(&Missing { reason: reason.name() }).inc();
     }
 
-    /// Counts a request that went on as it came though it was to be composed.
+    /// Counts a request that was to be composed but was sent as it came.
     pub(crate) fn uncomposed(&self, reason: Uncomposed) {
         self.uncomposed.get_or_create(&Missing { reason: reason.name() }).inc();
     }
 
-    /// Counts what a policy would have made of a call.
+    /// Counts what a policy would have done with a call.
     pub(crate) fn observed(&self, observed: &Observed) {
         let outcome = match (&observed.refused, &observed.cause) {
             (Some(_), _) => "refused",
@@ -227,12 +227,12 @@ impl Metrics {
         }
     }
 
-    /// Counts a call in mode compact that is over, beside what [`finished`](Self::finished) counts of it.
+    /// Counts a finished call in mode `compact`, in addition to [`finished`](Self::finished).
     pub(crate) fn composed(&self, call: &Call<'_>) {
         self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
     }
 
-    /// Counts what was done to a call that another one followed before the client had its answer.
+    /// Counts the composing of a call that another call followed before the client had its answer.
     pub(crate) fn followed(&self, done: &Done) {
         self.composed.changed(done);
     }
@@ -242,17 +242,17 @@ impl Metrics {
         self.composed.compacted(trigger, by);
     }
 
-    /// Counts what became of a summary.
+    /// Counts an event in the life of a summary.
     pub(crate) fn heard(&self, happened: &Lifecycle) {
         self.composed.heard(happened);
     }
 
-    /// What somebody may see of what was saved, as JSON.
+    /// Savings that a principal may see, as JSON.
     pub(crate) fn savings(&self, principal: &str) -> String {
         serde_json::to_string(&self.composed.page(principal)).expect("numbers and names are JSON")
     }
 
-    /// Everything, as Prometheus reads it (`application/openmetrics-text; version=1.0.0; charset=utf-8`).
+    /// All metrics, as Prometheus reads them (`application/openmetrics-text; version=1.0.0; charset=utf-8`).
     pub(crate) fn text(&self) -> String {
         self.composed.settle();
         let mut text = String::new();
@@ -260,7 +260,7 @@ impl Metrics {
         text
     }
 
-    /// Counts what a provider used. Gives back what that costs, if that is known.
+    /// Counts the usage of a call, and returns its cost if known.
     fn used(&self, model: &str, usage: &Usage) -> Option<Money> {
         let model = self.models.get(model);
         for (kind, tokens) in kinds(usage) {
@@ -385,7 +385,7 @@ struct Outcome {
     outcome: &'static str,
 }
 
-/// Tokens by kind, without those of which there are none.
+/// Tokens by kind, without kinds that are zero.
 fn kinds(usage: &Usage) -> impl Iterator<Item = (&'static str, Tokens)> {
     let kinds = [
         ("input", usage.uncached),
@@ -396,7 +396,7 @@ fn kinds(usage: &Usage) -> impl Iterator<Item = (&'static str, Tokens)> {
     kinds.into_iter().filter(|(_, tokens)| *tokens > Tokens(0))
 }
 
-/// A model may think for minutes: the last buckets are for it.
+/// Buckets for times. A model may think for minutes: the last buckets are for this.
 fn seconds() -> Histogram {
     Histogram::new([0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0])
 }

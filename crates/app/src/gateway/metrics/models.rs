@@ -1,5 +1,6 @@
-//! Which models are counted apart. A label costs memory for as long as the gateway runs and a client may name its model
-//! as it likes, so there are few: a known model has its profile's name, of the others the first have their own.
+//! Models as labels. A label costs memory for as long as the gateway runs, and clients may send any name, so
+//! the number of labels is limited: a model with a profile has the profile's name, and of all other models
+//! the first few have their own.
 
 use std::{
     collections::HashMap,
@@ -11,14 +12,14 @@ use epitome::core::{
     profile::{Prices, Profiles, Window},
 };
 
-/// How many models that no profile is about are counted under their own names.
+/// Most models without a profile that have labels of their own.
 const APART: usize = 32;
-/// How many names are remembered; one that is forgotten is only looked up again.
+/// Most names that are remembered; a forgotten one is only looked up again.
 const REMEMBERED: usize = 1024;
-/// How many letters of a name are kept.
+/// Most letters of a name that are kept.
 const LETTERS: usize = 64;
 
-/// The models that are counted apart.
+/// Names of models and the labels under which they are counted.
 #[derive(Debug)]
 pub(super) struct Models {
     profiles: Arc<Profiles>,
@@ -31,26 +32,26 @@ struct Met {
     unknown: HashMap<String, Arc<str>>,
 }
 
-/// How a model is counted.
+/// Label, prices and window of a model.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
-    /// What it is called.
+    /// Label of the model.
     pub(super) label: Arc<str>,
-    /// What it costs.
+    /// Prices, if known.
     pub(super) prices: Option<Prices>,
-    /// How much it takes.
+    /// Window, if known.
     pub(super) window: Option<Tokens>,
 }
 
 impl Models {
-    /// No model was met yet.
+    /// Starts without any models.
     pub(super) fn new(profiles: Arc<Profiles>) -> Self {
         Self { profiles, met: Mutex::default() }
     }
 
-    /// How the model is counted that a client calls `name`.
+    /// Label, prices and window of the model that a client calls `name`.
     pub(super) fn get(&self, name: &str) -> Counted {
-        // Nothing in there is ever half done.
+        // Every change under this lock is complete, so a poisoned lock is usable.
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(counted) = met.by_name.get(name) {
             return counted.clone();
@@ -69,7 +70,7 @@ impl Models {
         if met.by_name.len() >= REMEMBERED {
             met.by_name.clear();
         }
-        // A name longer than any label is no model's, and not worth its memory.
+        // A name longer than any label is no model's, so it is not remembered.
         if name.len() <= 4 * LETTERS {
             met.by_name.insert(name.to_owned(), counted.clone());
         }
@@ -92,7 +93,7 @@ impl Met {
     }
 }
 
-/// A name in letters that need no escape anywhere.
+/// Reduces a name to letters that need no escape anywhere.
 fn plain(name: &str) -> String {
     let letter = |letter: char| {
         if letter.is_ascii_alphanumeric() || "-._:/@+".contains(letter) { letter } else { '_' }

@@ -1,4 +1,4 @@
-//! What each principal did. Their names are the configuration's, so there are no more of them than it has tokens.
+//! Metrics by principal. The names come from the configuration, so there are no more of them than tokens.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -37,7 +37,7 @@ struct PrincipalName {
 }
 
 impl ByPrincipal {
-    /// Counts a request that is over, and what it cost, if that is known. Without tokens there are no principals.
+    /// Counts a finished request, and its cost if known. Without tokens there are no principals.
     pub(super) fn finished(&self, request: &Finished<'_>, cost: Option<Money>) {
         if request.principal.is_empty() {
             return;
@@ -54,7 +54,7 @@ impl ByPrincipal {
         }
     }
 
-    /// Has it read by whoever asks.
+    /// Registers these metrics.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "principal_requests",

@@ -1,15 +1,16 @@
-//! What a composed call would have used as its client sent it: our estimate, on the careful side.
+//! Estimated usage of a composed call if it had been sent as the client sent it, on the careful side.
 //!
-//! The client's request is taken to come out of the cache that the client would have had, whichever sessions its requests were
-//! placed in, and to be no larger than the model takes: what could not have been sent is not saved. Where nobody knows what
-//! that cache would have held, nothing is said.
+//! The client's request is priced with the cache that the client would have had, in whatever sessions its
+//! requests were placed, and as no larger than the model's window: a request that could not have been sent
+//! saves nothing. If the contents of that cache are unknown, there is no estimate.
 
 use epitome::{
     compose::{ClientCache, Done},
     core::{Tokens, event::Usage},
 };
 
-/// What a call would have used that used so much after this was done to it; nothing if nobody knows.
+/// Usage of a call without compaction, from its actual `usage` and the result of composing it; `None` if it
+/// cannot be estimated.
 pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) -> Option<Usage> {
     if done.after == Tokens(0) {
         return None;
@@ -21,18 +22,19 @@ pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) ->
             let input = share(done.before, usage.input(), done.after).min(window.unwrap_or(Tokens::MAX));
             return Some(Usage { uncached: input, output: usage.output, ..Usage::default() });
         }
-        // One that was refused as it came and made smaller: nobody looked up what would have been read of it.
+        // A request that was refused as too long and made smaller: its cache was not looked up.
         ClientCache::AsUsed | ClientCache::Unknown(_) => return None,
         ClientCache::Held(held) => held,
     };
-    // Whoever counted the request counted what it is compared with: where the provider counts more, it would have there too.
+    // Both sizes have the same counter. If the provider counts more than it, the provider would also have
+    // counted more for the original.
     let measured = |tokens: Tokens| share(tokens, usage.input(), done.after);
     let input = measured(done.before).min(window.unwrap_or(Tokens(u64::MAX)));
-    // What went on whole may have been read by more than the client's own beginnings.
+    // A request sent as it came may have been read from more cache entries than the client's own.
     let read = if is_whole { usage.cache_read } else { Tokens(0) };
     let cache_read = measured(held).max(read).min(input);
     let fresh = input.less(cache_read);
-    // What no cache held is written to one as far as the client asks for that.
+    // Uncached input is written to the cache in the proportion that the client's request asks for.
     let cache_write = share(fresh, usage.cache_write, usage.cache_write + usage.uncached);
     let cache_write_hour = share(cache_write, usage.cache_write_hour, usage.cache_write);
     Some(Usage {
@@ -44,7 +46,7 @@ pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) ->
     })
 }
 
-/// So much of `whole` as `part` is of `of`; nothing of nothing.
+/// The fraction `part / of` of `whole`; zero if `of` is zero.
 fn share(whole: Tokens, part: Tokens, of: Tokens) -> Tokens {
     let product = u128::from(whole.0) * u128::from(part.0);
     let quotient = product.checked_div(u128::from(of.0)).unwrap_or(0);
@@ -67,7 +69,7 @@ mod tests {
         }
     }
 
-    /// Of a request of 90 that went on as 30, where a cache would have held 80.
+    /// Checks a request of 90 that was sent as 30, where a cache would have held 80.
     #[track_caller]
     fn check(used: Usage, window: Option<u64>, expect: Usage) {
         let done = Done {
@@ -87,7 +89,7 @@ mod tests {
     fn what_a_cache_held_is_read_and_the_rest_is_new() {
         check(usage(30, 0, 0), None, usage(10, 80, 0));
         check(usage(10, 20, 0), None, usage(10, 80, 0));
-        // Half of what was new was written.
+        // Half of the new input was written.
         check(usage(5, 20, 5), None, usage(5, 80, 5));
     }
 
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(uncompacted(&whole(90, ClientCache::AsUsed), &used, None), Some(used));
         let unknown = ClientCache::Unknown(UnknownCache::Unseen);
         assert_eq!(uncompacted(&whole(90, unknown), &used, None), None);
-        // What it goes on from was sent otherwise: the client's own cache would have held it.
+        // The earlier request was sent in another form: the client's own cache would have held it.
         let held = ClientCache::Held(Tokens(80));
         assert_eq!(uncompacted(&whole(90, held), &usage(90, 0, 0), None), Some(usage(10, 80, 0)));
         assert_eq!(uncompacted(&whole(90, held), &usage(5, 85, 0), None), Some(usage(5, 85, 0)));

@@ -1,14 +1,15 @@
-//! A quotient of sums over sessions, and how far it can be trusted.
+//! A quotient of sums over sessions, with its variance.
 //!
-//! Sums are kept in whole numbers, so that what was put in can be taken out again exactly, for as long as a gateway runs.
+//! Sums are whole numbers, so that an added value can be removed again exactly, for as long as a gateway
+//! runs.
 
-/// Pairs of numbers, a pair a session, as far as the quotient of their sums needs them.
+/// Sums over pairs of numbers, one pair a session, as the quotient and its variance need them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// How many sessions.
+    /// Number of sessions.
     pub(super) sessions: u64,
     above: u128,
-    /// What is divided by.
+    /// Sum of the divisors.
     pub(super) below: u128,
     above_squared: u128,
     product: u128,
@@ -22,14 +23,14 @@ pub(super) struct Ratio {
     pub(super) value: f64,
     /// Its variance, by the delta method.
     pub(super) variance: f64,
-    /// Of how many sessions.
+    /// Number of sessions behind it.
     pub(super) sessions: u64,
-    /// How many sessions of equal size would tell as much (Kish's effective number).
+    /// Number of equally large sessions that would carry the same information (Kish's effective number).
     pub(super) weight: f64,
 }
 
 impl Sums {
-    /// Puts a session in.
+    /// Adds a session.
     pub(super) fn add(&mut self, above: u64, below: u64) {
         let (above, below) = (u128::from(above), u128::from(below));
         self.sessions += 1;
@@ -40,7 +41,7 @@ impl Sums {
         self.below_squared += below * below;
     }
 
-    /// Takes out what was put in.
+    /// Removes a session that was added before.
     pub(super) fn remove(&mut self, above: u64, below: u64) {
         let (above, below) = (u128::from(above), u128::from(below));
         self.sessions -= 1;
@@ -51,7 +52,7 @@ impl Sums {
         self.below_squared -= below * below;
     }
 
-    /// The quotient; nothing if it has none.
+    /// The quotient; `None` if the divisor is zero.
     pub(super) fn ratio(&self) -> Option<Ratio> {
         if self.below == 0 {
             return None;
@@ -60,7 +61,7 @@ impl Sums {
         let residual = wide(self.above_squared) - 2.0 * value * wide(self.product)
             + value.powi(2) * wide(self.below_squared);
         let sessions = float(self.sessions);
-        // Of one session nobody knows how others differ.
+        // One session says nothing about the variance.
         let variance = match self.sessions {
             0 | 1 => f64::INFINITY,
             _ => sessions / (sessions - 1.0) * residual.max(0.0) / wide(self.below).powi(2),
@@ -70,9 +71,10 @@ impl Sums {
     }
 }
 
-/// How many standard errors to either side hold 95 of 100, with so many degrees of freedom: Cornish and Fisher's series,
-/// right to three digits from 10 on.
+/// Half-width of a 95 % interval in standard errors, for so many degrees of freedom: Cornish and Fisher's
+/// series, accurate to three digits from 10 on.
 pub(super) fn student(freedom: f64) -> f64 {
+    /// The same for a normal distribution, which the series corrects.
     const NORMAL: f64 = 1.959_964;
     let power = |exponent: i32| NORMAL.powi(exponent);
     NORMAL
@@ -81,7 +83,7 @@ pub(super) fn student(freedom: f64) -> f64 {
         + (3.0 * power(7) + 19.0 * power(5) + 17.0 * power(3) - 15.0 * NORMAL) / (384.0 * freedom.powi(3))
 }
 
-/// A number to go on with.
+/// Converts a sum to a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "an interval needs no more digits")]
 pub(super) fn float(number: u64) -> f64 {
     number as f64

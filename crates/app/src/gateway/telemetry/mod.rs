@@ -1,7 +1,7 @@
-//! What a gateway tells of its work: a line of log for each request, and with the feature `otel` a span.
+//! Telemetry of a gateway: a log line for each request, and with the feature `otel` a span.
 //!
-//! Names, sizes, times and ids: never a body, a header, a key or a query. What a client sent stands in quotes and on one
-//! line, whatever is in it.
+//! It contains names, sizes, times and ids: never a body, a header, a key or a query. Text from clients is
+//! quoted and kept on one line.
 
 #[cfg(feature = "otel")]
 mod otel;
@@ -29,48 +29,48 @@ use super::{
 };
 use words::plain;
 
-/// Spans are exported for as long as this is there; then what is left is handed over, which blocks for some seconds at
-/// most. Not to be dropped in async code, nor after the runtime.
+/// Keeps the exporter of spans alive. Dropping it flushes the remaining spans, which blocks for some seconds
+/// at most. It must not be dropped in async code, nor after the runtime.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     #[cfg(feature = "otel")]
     _spans: Option<otel::Export>,
 }
 
-/// A request that is over, as logs and traces tell of it.
+/// A finished request, as logs and traces show it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "some of it is told in traces only"))]
 pub(crate) struct Told<'a> {
-    /// What is counted of it.
+    /// Counted numbers of the request.
     pub(crate) finished: &'a Finished<'a>,
-    /// The path that was asked for; its query is not told.
+    /// Path of the request, without its query.
     pub(crate) path: &'a str,
-    /// When it came.
+    /// Time of arrival.
     pub(crate) began: SystemTime,
-    /// Who it was forwarded to.
+    /// Provider that it was forwarded to.
     pub(crate) upstream: Option<&'a Upstream>,
-    /// Whether its answer was streamed.
+    /// True if the answer was streamed.
     pub(crate) streamed: bool,
-    /// Where it was recorded.
+    /// Session and thread of its record.
     pub(crate) place: Option<Place>,
-    /// What the provider calls its answer.
+    /// The provider's id of the answer.
     pub(crate) answer: Option<&'a str>,
-    /// The model that answered, as the provider calls it.
+    /// The provider's name of the model that answered.
     pub(crate) answered_by: Option<&'a str>,
 }
 
-/// Where a request was recorded.
+/// Session and thread in which a request was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The session.
+    /// Session of the record.
     pub(crate) session: SessionId,
-    /// The thread.
+    /// Thread of the record.
     pub(crate) thread: ThreadId,
 }
 
 impl Telemetry {
-    /// Logs to standard error from now on, as much as `EPITOME_LOG` or `RUST_LOG` say. With the feature `otel`, spans
-    /// are exported where the `OTEL_*` variables say, by `runtime`.
+    /// Starts logging to standard error, at the level that `EPITOME_LOG` or `RUST_LOG` set. With the feature
+    /// `otel`, spans are exported on `runtime` to the collector that the `OTEL_*` variables name.
     pub(crate) fn start(log: Log, runtime: &Handle) -> anyhow::Result<Self> {
         let subscriber =
             tracing_subscriber::fmt().with_env_filter(filter()?).with_writer(io::stderr).with_target(false);
@@ -88,7 +88,7 @@ impl Telemetry {
     }
 }
 
-/// `EPITOME_LOG`, or else `RUST_LOG`, or else everything that is told of each request.
+/// Log filter from `EPITOME_LOG`, or else `RUST_LOG`, or else one that shows every line about requests.
 fn filter() -> anyhow::Result<EnvFilter> {
     let said = ["EPITOME_LOG", "RUST_LOG"]
         .into_iter()
@@ -102,7 +102,7 @@ fn filter() -> anyhow::Result<EnvFilter> {
     }
 }
 
-/// Tells of a request that is over.
+/// Logs a finished request.
 pub(crate) fn tell(told: &Told<'_>) {
     let Finished {
         principal,
@@ -122,7 +122,7 @@ pub(crate) fn tell(told: &Told<'_>) {
         Ending::Cut | Ending::Unreached => Level::WARN,
     };
     let used = |of: fn(&Usage) -> Tokens| usage.map(|usage| of(usage).0);
-    // The level of an event is part of what the compiler knows of it.
+    // The level of an event has to be known at compile time.
     macro_rules! line {
         ($level:expr) => {
             tracing::event!(
@@ -162,8 +162,8 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Tells that something was not recorded though it should have been. Only a store's own words are repeated: what is said
-/// of a request that cannot be read may quote it.
+/// Logs that something was not recorded though it should have been. Only errors of the store are quoted:
+/// errors about an unreadable request may contain parts of it.
 pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
     if let Some(RecordError::Store(error)) = error {
         warn!(reason = reason.name(), error = &*plain(&error.to_string()), "not recorded");
@@ -172,7 +172,7 @@ pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
     }
 }
 
-/// Tells that a request got no answer.
+/// Logs that a request got no answer.
 pub(super) fn unanswered(principal: &str, upstream: &str, error: &SendError) {
     warn!(
         principal = named(principal),
@@ -183,17 +183,17 @@ pub(super) fn unanswered(principal: &str, upstream: &str, error: &SendError) {
     );
 }
 
-/// A principal, where there are any.
+/// Name of a principal, unless it is empty.
 fn named(principal: &str) -> Option<&str> {
     Some(principal).filter(|name| !name.is_empty())
 }
 
-/// Tells that a request went on as it came though it was to be composed.
+/// Logs that a request was sent as it came though it was to be composed.
 pub(crate) fn uncomposed(reason: Uncomposed) {
     warn!(reason = reason.name(), "not composed");
 }
 
-/// Tells that there is no observation of a call.
+/// Logs that a call could not be observed.
 pub(crate) fn unobserved(error: &ObserveError) {
     warn!(error = &*plain(&error.to_string()), "not observed");
 }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::gateway::config::Mode;
 
-    /// Keeps what is logged.
+    /// Collects log output.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// What is logged, as text and as JSON.
+    /// Runs `work` and returns its log output, as text and as JSON.
     fn logged(work: impl Fn()) -> [String; 2] {
         [Log::Text, Log::Json].map(|log| {
             let kept = Kept::default();

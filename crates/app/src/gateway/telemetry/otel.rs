@@ -1,7 +1,7 @@
-//! A span of every model call, by the names that OpenTelemetry gives to calls of generative models.
+//! A span of every model call, with the names that OpenTelemetry defines for calls of generative models.
 //!
-//! The spans are made when a call is over and everything is known of it, and only from what is named here: nothing else
-//! that is logged can find its way into one.
+//! A span is made when a call has finished, and only from the attributes named here: no other logged text can
+//! get into one.
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 
@@ -26,19 +26,19 @@ use tokio::runtime::Handle;
 
 use super::{Told, words::plain};
 
-/// How much of a collector's answer is read.
+/// Most bytes of a collector's answer that are read.
 const ANSWER: usize = 1 << 20;
-/// How long a collector may take.
+/// Time limit of a collector.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Spans are exported for as long as this is.
+/// Exporter of spans, for as long as this value exists.
 #[derive(Debug)]
 pub(super) struct Export {
     provider: SdkTracerProvider,
 }
 
 impl Export {
-    /// Exports from now on, if the environment says where to.
+    /// Starts to export if the environment names a collector.
     pub(super) fn start(runtime: &Handle) -> anyhow::Result<Option<Self>> {
         let says = |name: &str| std::env::var(name).is_ok_and(|value| !value.trim().is_empty());
         let is_off = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|value| value.eq_ignore_ascii_case("true"));
@@ -72,7 +72,7 @@ impl Drop for Export {
     }
 }
 
-/// Tells of a call that is over; of anything else no span is made.
+/// Exports a finished model call; other requests have no spans.
 pub(super) fn tell(told: &Told<'_>) {
     if told.finished.format.is_some() {
         tell_to(&global::tracer("epitome"), told);
@@ -94,7 +94,7 @@ fn tell_to<T: Tracer>(tracer: &T, told: &Told<'_>) {
     span.end_with_timestamp(told.began + told.finished.took);
 }
 
-/// What is said of a call.
+/// Attributes of a call.
 fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
     let finished = told.finished;
     let mut said = vec![
@@ -143,7 +143,7 @@ fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
     said
 }
 
-/// What went wrong, in a word: a status, or how the call ended.
+/// The error in a word: a status, or the call's ending.
 fn error(told: &Told<'_>) -> Option<String> {
     let refused = told.finished.status.filter(|status| *status >= 400).map(|status| status.to_string());
     match &told.finished.ending {
@@ -154,7 +154,7 @@ fn error(told: &Told<'_>) -> Option<String> {
     }
 }
 
-/// Sends spans on the gateway's own runtime: the exporter's thread has none.
+/// Sends spans on the gateway's own runtime, because the exporter's thread has none.
 struct Sender {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     runtime: Handle,
@@ -200,7 +200,7 @@ impl HttpClient for Sender {
             let body = Limited::new(body, ANSWER).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(parts, body))
         };
-        // Even a timer can only be made inside the runtime.
+        // Even a timer can only be created inside the runtime.
         let sent = self.runtime.spawn(async move { tokio::time::timeout(PATIENCE, sending).await });
         Box::pin(async move { sent.await?? })
     }
@@ -228,7 +228,7 @@ mod tests {
         telemetry::Place,
     };
 
-    /// Keeps what is exported.
+    /// Collects exported bytes.
     #[derive(Clone, Debug, Default)]
     struct Kept(Arc<Mutex<Vec<SpanData>>>);
 
@@ -251,7 +251,7 @@ mod tests {
         span.attributes.iter().map(|said| (said.key.to_string(), said.value.to_string())).collect()
     }
 
-    /// A call that went well.
+    /// Runs a check with a successful call.
     fn with_call(see: impl FnOnce(&Told<'_>)) {
         let usage = Usage {
             uncached: Tokens(10),
@@ -349,7 +349,7 @@ mod tests {
         let received = std::thread::spawn(move || {
             let (mut stream, _) = collector.accept().expect("a connection");
             let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
-            // Its last attribute says that all of it is here.
+            // The last attribute shows that the request is complete.
             while !String::from_utf8_lossy(&received).contains("server.port") {
                 let read = stream.read(&mut buffer).expect("bytes");
                 assert!(read > 0, "{}", String::from_utf8_lossy(&received));

@@ -1,11 +1,11 @@
-//! What others sent, as it may stand in a log: on one line, in order of reading, and short.
+//! Text from clients and providers, made safe for a log: on one line, in reading order, and short.
 
 use std::borrow::Cow;
 
-/// How many letters are told.
+/// Most letters that are kept.
 const LETTERS: usize = 200;
 
-/// A text in which no letter moves, hides or ends anything.
+/// Replaces letters that would move, hide or end other text.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     let is_short = text.len() <= LETTERS || text.chars().nth(LETTERS).is_none();
     if is_short && !text.chars().any(acts) {
@@ -25,7 +25,8 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Whether a letter does something to those around it: ends a line, moves a cursor, turns the order of reading.
+/// Returns true if a letter affects its surroundings: ends a line, moves a cursor, or turns the reading
+/// direction.
 fn acts(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -1,18 +1,19 @@
-//! What the calls of a thread say together about what is unseen.
+//! Estimate of the hidden part of requests from all calls of a thread.
 //!
-//! Recorded input is a prefix and so many tokens for each counted one. The slope is a weighted median over pairs of calls
-//! that are far apart, so that a call that reports nonsense, an image or a burst of hidden thinking does not decide. The
-//! prefix is a median, too, but of each stretch in which the client only appended: where recorded input falls although
-//! nothing in the transcript says so, the client took something out, and what is before it goes on with less.
+//! Recorded input is modelled as a prefix plus a factor for each counted token. The slope is a weighted
+//! median over pairs of calls that are far apart, so that a single wrong report, an image or a burst of
+//! hidden thinking does not decide it. The prefix is a median, too, but one for each stretch in which the
+//! client only appended: if recorded input falls for no reason in the transcript, the client removed
+//! something, and the calls after that have a smaller prefix.
 
 use epitome_core::{Seq, Tokens, profile::bare};
 
 use super::{super::unseen::Scale, sent::Sent};
 
-/// What a call is recorded to have sent, beside what we count of it.
+/// Recorded input of a call, with our count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
-    /// The number of the call.
+    /// Number of the call.
     pub(crate) call: usize,
     pub(crate) input: Tokens,
     pub(crate) counted: Tokens,
@@ -20,7 +21,7 @@ pub(crate) struct Point {
     pub(crate) standing: Option<Seq>,
 }
 
-/// The calls that say what they sent, of the model that says so most often: another may have other tools.
+/// Calls with recorded input, of the model that has most of them: another model may have other tools.
 pub(crate) fn told(calls: &[Sent]) -> Vec<Point> {
     let name = |call: &Sent| call.model.as_ref().map(|model| bare(&model.0));
     let mut models: Vec<(Option<String>, usize)> = Vec::new();
@@ -31,7 +32,7 @@ pub(crate) fn told(calls: &[Sent]) -> Vec<Point> {
             None => models.push((name, 1)),
         }
     }
-    // Of models that say as much the first counts.
+    // Of models with equally many, the first counts.
     let main = models.into_iter().rev().max_by_key(|(_, count)| *count).map(|(name, _)| name);
     let of_main = calls.iter().enumerate().filter(|(_, call)| main.as_ref() == Some(&name(call)));
     let point = |(number, call): (usize, &Sent)| {
@@ -41,13 +42,13 @@ pub(crate) fn told(calls: &[Sent]) -> Vec<Point> {
     of_main.filter_map(point).collect()
 }
 
-/// A difference of counts below this says nothing about growth.
+/// Smallest difference of counts that says anything about growth.
 const LITTLE: u64 = 200;
 
-/// With less than this of them in all, nothing is said about growth.
+/// Smallest sum of such differences for an estimate.
 const ENOUGH: u64 = 2_000;
 
-/// How much recorded input grows for each counted token, if the calls tell.
+/// Growth of the recorded input for each counted token, if the calls show it.
 pub(crate) fn growth(points: &[Point]) -> Option<Scale> {
     let mut slopes: Vec<(Scale, u64)> = Vec::new();
     for stretch in stretches(points) {
@@ -77,37 +78,37 @@ fn stretches(points: &[Point]) -> impl Iterator<Item = &[Point]> {
     points.chunk_by(|before, now| before.standing == now.standing && !fell(before, now))
 }
 
-/// Whether recorded input fell although what the transcript shows did not.
+/// Returns true if recorded input fell although the visible part did not.
 fn fell(before: &Point, now: &Point) -> bool {
     let shown = (now.counted + now.known).0 >= (before.counted + before.known).0;
     let enough = Tokens(FALL.max(before.input.0 / 50));
     shown && now.input + enough <= before.input
 }
 
-/// Input that fell by less was miscounted.
+/// Smallest fall that counts; less is a counting error.
 const FALL: u64 = 500;
 
-/// What the recorded calls of a thread say about what was unseen of each.
+/// Estimated hidden part of each call of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Fitted {
     pub(crate) scale: Scale,
-    /// The prefix of the first stretch.
+    /// Prefix of the first stretch.
     pub(crate) prefix: Tokens,
-    /// From which call on how much is unseen, in order; less than nothing where the client took something out.
+    /// Stretches with their hidden part, in order; negative if the client removed something.
     pub(crate) stretches: Vec<Stretch>,
 }
 
 /// Calls in which the client only appended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
-    /// The first of them.
+    /// First of the calls.
     pub(crate) from: usize,
-    /// What they sent beyond what is seen.
+    /// Size of what they sent beyond the visible part.
     pub(crate) beyond: i64,
 }
 
 impl Fitted {
-    /// What the calls say, if any says anything.
+    /// Estimates the hidden part, if the calls allow it.
     pub(crate) fn of(points: &[Point]) -> Option<Self> {
         let scale = growth(points).unwrap_or(Scale::ONE);
         let mut fitted: Vec<Stretch> = Vec::new();
@@ -123,7 +124,7 @@ impl Fitted {
         Some(Self { scale, prefix, stretches: fitted })
     }
 
-    /// Which stretch a call is of, and what is unseen of it.
+    /// Index of a call's stretch, and its hidden part.
     pub(crate) fn stretch(&self, call: usize) -> (usize, i64) {
         let at = self.stretches.partition_point(|stretch| stretch.from <= call).saturating_sub(1);
         (at, self.stretches.get(at).map_or(0, |stretch| stretch.beyond))

@@ -1,8 +1,9 @@
-//! Each session as it was really sent, simulated and held against its recorded usage.
+//! Comparison of simulated sessions, sent as they really were, with their recorded usage.
 //!
-//! A simulation that policies are judged by must first tell what happened. So every call of a thread is sent again with the
-//! client's own compactions in force, and what the simulated cache reads is compared with what the provider says it read:
-//! once with what the whole recording tells about what is unseen, and once with what the first call tells.
+//! A simulation that is used to compare policies must first reproduce what happened. So every call of a
+//! thread is sent again with the client's own compactions in force, and the reads of the simulated cache are
+//! compared with those that the provider reported: once with the hidden part estimated from the whole
+//! recording, and once with the estimate from the first call.
 
 pub(crate) mod fit;
 pub(crate) mod sent;
@@ -32,106 +33,107 @@ use self::{
 };
 use super::unseen::{Basis, Unseen};
 
-/// A thread's simulation beside its recording.
+/// Simulation of a thread, with its recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// Whose it is.
+    /// Name of the thread.
     pub thread: String,
-    /// How many calls say what they used.
+    /// Number of calls with recorded usage.
     pub calls: u64,
-    /// How many say nothing.
+    /// Number of calls without.
     pub silent: u64,
-    /// What the first call says about what is unseen.
+    /// Hidden part by the first call.
     pub inferred: Unseen,
-    /// What all calls say.
+    /// Hidden part by all calls.
     pub recorded: Unseen,
-    /// How near the simulation came, by what it was told and how the cache was taken to behave.
+    /// Accuracy of the simulation for each source of the prefix and each behaviour of the cache.
     pub sides: Vec<Side>,
-    /// The calls it was furthest off, the furthest first, with all that the recording tells.
+    /// Calls with the largest errors, the largest first, by all that the recording shows.
     pub worst: Vec<Worst>,
 }
 
-/// How near a simulation came.
+/// Accuracy of a simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
-    /// What was taken to be unseen.
+    /// Source of the assumed prefix.
     pub prefix: Prefix,
-    /// How the cache was taken to behave: `ideal` or `breakpoints`.
+    /// Simulated behaviour of the cache: `ideal` or `breakpoints`.
     pub cache: &'static str,
-    /// What the calls used.
+    /// Recorded usage.
     pub recorded: Used,
-    /// What they used in the simulation.
+    /// Simulated usage.
     pub simulated: Used,
     /// Calls that found less than half of what the call before had sent.
     pub cold: Cold,
-    /// By which part of what is recorded each call's input was off.
+    /// Relative error of each call's input.
     #[serde(skip)]
     pub input_errors: Vec<f64>,
-    /// By which part of the larger of both each call's cache reads were off; 0 where both are 0. None, and no money, if
-    /// the recording says nothing of a cache.
+    /// Error of each call's cache reads, relative to the larger of both values; 0 if both are 0. Empty, like
+    /// the money, if the recording has no cache usage.
     #[serde(skip)]
     pub read_errors: Vec<f64>,
 }
 
-/// What is taken to be unseen.
+/// Source of the assumed prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prefix {
-    /// What all calls of the recording say, as far as they go.
+    /// All calls of the recording, as far as they go.
     Recorded,
-    /// What the first call says.
+    /// The first call.
     Inferred,
 }
 
-/// What calls used, their answers aside.
+/// Usage of calls, without their answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
     /// All input.
     pub input: Tokens,
-    /// What of it the cache read.
+    /// Part of it that the cache read.
     pub cache_read: Tokens,
-    /// What the input costs, where prices are known.
+    /// Cost of the input, if prices are known.
     pub money: Option<Money>,
 }
 
 /// Calls that found less than half of what the call before had sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cold {
-    /// They did, and so they do in the simulation.
+    /// Cold in the recording and in the simulation.
     pub found: u64,
-    /// They did, and not so in the simulation.
+    /// Cold in the recording alone.
     pub missed: u64,
-    /// They do in the simulation and did not.
+    /// Cold in the simulation alone.
     pub wrong: u64,
 }
 
-/// A call that the simulation was far off.
+/// A call with a large error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Worst {
-    /// Whose it is.
+    /// Name of the thread.
     pub thread: String,
-    /// The call, from 0.
+    /// Number of the call, from 0.
     pub call: usize,
-    /// What it used.
+    /// Recorded usage.
     pub recorded: Usage,
-    /// What it used in the simulation.
+    /// Simulated usage.
     pub simulated: Usage,
-    /// Why, in words.
+    /// Explanation of the error.
     pub why: String,
 }
 
 impl Worst {
-    /// By how many tokens it was off, reads and input together.
+    /// Error in tokens, reads and input together.
     pub fn off(&self) -> Tokens {
         off(&self.recorded, &self.simulated)
     }
 }
 
-/// How many calls of a thread are told of.
+/// Number of a thread's calls that are listed.
 const WORST: usize = 10;
 
-/// Sends a thread again and compares, unless no call says what it used. `profile` is that of the model that answered, whose
-/// counts are by `meter`; without one the cache is taken to be ideal and nothing has a price.
+/// Sends a thread again and compares; `None` without recorded usage. `profile` is that of the model that
+/// answered, whose counts are by `meter`; without one, the cache is assumed to be ideal and there are no
+/// prices.
 pub fn compare(thread: &str, line: &Line, meter: &Arc<Meter>, profile: Option<&Profile>) -> Option<Compared> {
     let reader = Reader::new(line, meter, Thoughts::of(profile));
     let calls = reader.calls();
@@ -150,7 +152,7 @@ pub fn compare(thread: &str, line: &Line, meter: &Arc<Meter>, profile: Option<&P
         [(Prefix::Recorded, Guess::Fitted(fitted)), (Prefix::Inferred, Guess::First(inferred))]
     {
         for mode in [Mode::Breakpoints, Mode::Ideal] {
-            // Where a profile does not know how its cache behaves, only the best case can be told.
+            // If a profile does not describe its cache, only the ideal case can be simulated.
             if let Ok(simulation) = Simulation::new(guess.clone(), &calls, (&rules, &prices), mode, frame) {
                 simulations.push((prefix, mode, simulation));
             }
@@ -189,12 +191,12 @@ pub fn compare(thread: &str, line: &Line, meter: &Arc<Meter>, profile: Option<&P
     })
 }
 
-/// Whether a recording says anything about the cache.
+/// Presence of cache usage in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// It does.
+    /// The recording has cache usage.
     Recorded,
-    /// No call read or wrote any: whoever recorded it left that out, or there was none.
+    /// No call read or wrote a cache: the recorder left that out, or there was none.
     Silent,
 }
 
@@ -243,7 +245,7 @@ impl Used {
         self.money = self.money.zip(cost).map(|(money, cost)| money + cost);
     }
 
-    /// Dollars for a million tokens of input.
+    /// Dollars per million tokens of input.
     #[expect(clippy::cast_precision_loss, reason = "what a person reads needs no more digits")]
     pub fn price(&self) -> Option<f64> {
         (self.input > Tokens(0)).then_some(self.money?.dollars() * 1e6 / self.input.0 as f64)
@@ -261,7 +263,7 @@ impl Cold {
     }
 }
 
-/// Whether a call found less than half of what the one before had sent.
+/// Returns true if a call found less than half of what the one before had sent.
 fn is_cold(before: &Usage, now: &Usage) -> bool {
     now.cache_read.0 < before.input().0 / 2
 }
@@ -276,7 +278,7 @@ fn off(recorded: &Usage, simulated: &Usage) -> Tokens {
     Tokens(reads.saturating_add(recorded.input().0.abs_diff(simulated.input().0)))
 }
 
-/// The calls that were furthest off, the furthest first.
+/// Calls with the largest errors, the largest first.
 fn worst(thread: &str, seen: &[Seen], told: Told) -> Vec<Worst> {
     if told == Told::Silent {
         return Vec::new();

@@ -1,7 +1,8 @@
-//! The calls of a thread as its transcript records them: what each sent, by our count, and what was reported about it.
+//! The calls of a thread as its transcript records them: the size of each by our count, and its reported
+//! usage.
 //!
-//! The client's own compactions are in force, since this is about what was really sent. What an answer is recorded to
-//! have used tells how large its hidden reasoning is, which the next request carries.
+//! The client's own compactions are in force, since this concerns what was really sent. The recorded usage of
+//! an answer shows the size of its hidden reasoning, which the next request carries.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,38 +16,38 @@ use epitome_core::{
     project::{Line, Projection},
 };
 
-/// A call that was made.
+/// A call as it was made.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
-    /// When: as the last thing before the answer happened.
+    /// Time of the call: that of the last event before the answer.
     pub(crate) at: Option<Time>,
     pub(crate) model: Option<ModelName>,
-    /// What was reported about it, if anything was.
+    /// Reported usage, if any.
     pub(crate) usage: Option<Usage>,
-    /// What it held, by our count, but for what is known.
+    /// Size by our count, without the known part.
     pub(crate) counted: Tokens,
-    /// Reasoning whose size the provider told.
+    /// Size of reasoning that the provider reported.
     pub(crate) known: Tokens,
-    /// The compaction it stood on.
+    /// Compaction that the call builds on.
     pub(crate) standing: Option<Seq>,
-    /// Whether it shows both system prompt and tools.
+    /// True if it shows both system prompt and tools.
     pub(crate) shows_prefix: bool,
-    /// What came since the call before that a count does not show.
+    /// Additions since the call before that our count does not show.
     pub(crate) since: Since,
 }
 
-/// What happened since a call that is not in the counts of the next.
+/// Additions since a call that are not in the count of the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Since {
-    /// An image or another medium came.
+    /// True if an image or another medium was added.
     pub(crate) media: bool,
-    /// The client was started anew and writes its instructions anew.
+    /// True if the client was restarted and wrote its instructions anew.
     pub(crate) resumed: bool,
-    /// Tools were found that are not in the request yet.
+    /// True if tools were found that are not in the request yet.
     pub(crate) tools: bool,
 }
 
-/// What Claude Code says in the model's place when a session is taken up again. No call was made for it.
+/// Text that Claude Code writes in the model's place when a session is resumed. No call was made for it.
 const RESUMED: &str = "No response requested.";
 
 impl Since {
@@ -58,7 +59,7 @@ impl Since {
     }
 }
 
-/// Whether an answer is the client's own, of which it tells that it was started anew.
+/// Returns true for the client's own answer after a restart.
 fn is_resumption(model: Option<&ModelName>, parts: &[Part]) -> bool {
     model.is_none() && matches!(parts, [Part::Text { text }] if text == RESUMED)
 }
@@ -72,21 +73,21 @@ pub(crate) struct Piece {
     pub(crate) kind: Kind,
 }
 
-/// How large a piece is, and who says so.
+/// Size of a piece, with its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// By our count.
     Counted(Tokens),
-    /// By the provider's, which told what the answer used.
+    /// By the provider's report of the answer.
     Known {
-        /// What it told.
+        /// Size that the provider reported.
         told: Tokens,
-        /// What we count.
+        /// Size by our count.
         counted: Tokens,
     },
 }
 
-/// What a piece is to a cache.
+/// Identity of a piece for a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Prefix,
@@ -95,19 +96,19 @@ pub(crate) enum Kind {
     Tool,
 }
 
-/// Which reasoning a provider takes into a request.
+/// Reasoning that a provider includes in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thoughts {
     /// All of it.
     All,
-    /// That of the loop that is still going. What was thought before the newest message of the user is left out, and so
-    /// the cache holds nothing from the first of it on.
+    /// Reasoning of the current loop. Reasoning before the user's newest message is left out, so the cache
+    /// holds nothing from the first omitted piece on.
     OfOpenLoop,
 }
 
 impl Thoughts {
-    /// What a model's provider does, as recorded usage shows: OpenAI's models with an automatic cache send less when the
-    /// user speaks again, and those with breakpoints do not.
+    /// Rule of a model's provider, as recorded usage shows it: OpenAI's models with an automatic cache send
+    /// less when the user speaks again, and those with breakpoints do not.
     pub(crate) fn of(profile: Option<&Profile>) -> Self {
         match profile.map(|profile| (profile.wire, profile.cache.written)) {
             Some((Wire::OpenaiResponses, Some(Written::Automatic))) => Self::OfOpenLoop,
@@ -118,7 +119,7 @@ impl Thoughts {
     }
 }
 
-/// Every call of a thread, with all that the transcript shows counted.
+/// Every call of a thread, with everything that the transcript shows counted.
 pub(crate) fn counted(line: &Line, meter: &Arc<Meter>) -> Vec<Sent> {
     let told = Told::of(line, meter);
     let mut calls = Vec::new();
@@ -127,7 +128,7 @@ pub(crate) fn counted(line: &Line, meter: &Arc<Meter>) -> Vec<Sent> {
     calls
 }
 
-/// How a thread's requests are read.
+/// Reader of a thread's requests.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     line: &'a Line,
@@ -141,7 +142,7 @@ impl<'a> Reader<'a> {
         Self { line, meter, thoughts, told: Told::of(line, meter) }
     }
 
-    /// Every call of the thread, with what was really sent of its reasoning.
+    /// Every call of the thread, with the reasoning that was really sent.
     pub(crate) fn calls(&self) -> Vec<Sent> {
         let mut calls = Vec::new();
         self.each(|mut call, pieces| {
@@ -158,7 +159,7 @@ impl<'a> Reader<'a> {
         calls
     }
 
-    /// Shows what each call sent.
+    /// Calls `see` for each call with its pieces.
     pub(crate) fn each(&self, mut see: impl FnMut(Sent, &[Piece])) {
         let mut pieces = Vec::new();
         each_call(self.line, self.meter, &self.told, |call, context| {
@@ -176,8 +177,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Shows every call of a thread, in order. Fragments of one answer came of one call, and words that open a session of
-/// none.
+/// Calls `see` for each call of a thread, in order. Fragments of one answer belong to one call, and an answer
+/// that opens a session to none.
 fn each_call(line: &Line, meter: &Arc<Meter>, told: &Told, mut see: impl FnMut(Sent, &Context)) {
     let mut projection = Projection::new(Arc::clone(meter), Names::Messages);
     let (mut answering, mut now, mut since) = (None::<&AnswerId>, None, Since::default());
@@ -211,7 +212,7 @@ fn each_call(line: &Line, meter: &Arc<Meter>, told: &Told, mut see: impl FnMut(S
     }
 }
 
-/// Whether a context has both a system prompt and tools.
+/// Returns true if a context has both a system prompt and tools.
 fn shows_prefix(context: &Context) -> bool {
     let prefix = context.segments().get(..context.prefix_len()).unwrap_or_default();
     let instructed = |segment: &Segment| match segment.body() {
@@ -250,22 +251,22 @@ fn piece(segment: &Segment, told: &Told) -> Piece {
     }
 }
 
-/// What was reported about the calls of a thread.
+/// Reported usage of a thread's calls.
 #[derive(Debug, Default)]
 struct Told {
-    /// By the first event of the answer. The last report about an answer counts.
+    /// Usage by the first event of the answer. The last report about an answer counts.
     usage: HashMap<Seq, Usage>,
     /// The size of reasoning, by event and part.
     hidden: HashMap<(Seq, usize), Tokens>,
 }
 
-/// An answer, as far as it was read.
+/// An answer, as far as it has been read.
 #[derive(Debug, Default)]
 struct Answer {
     first: Seq,
-    /// What of it can be read and is no reasoning.
+    /// Size of its readable text, without reasoning.
     visible: Tokens,
-    /// Its reasoning, and what is counted of it.
+    /// Its reasoning, with our counts.
     reasoning: Vec<(Seq, usize)>,
     counted: Tokens,
 }
@@ -297,7 +298,7 @@ impl Told {
                         }
                     }
                 }
-                // A call that was broken off may report nothing at all.
+                // A call that was broken off may report nothing.
                 Fact::UsageReported { answer, usage, .. } if usage.input() > Tokens(0) => {
                     let about = match answer {
                         Some(id) => by_id.get(id).copied(),
@@ -316,8 +317,8 @@ impl Told {
         told
     }
 
-    /// What an answer used beyond what can be read of it is reasoning. A report that is smaller than what can be read was
-    /// made before the answer was complete, and tells nothing.
+    /// Derives the size of hidden reasoning: the reported output minus the readable text. A report smaller
+    /// than the readable text was made before the answer was complete, and says nothing.
     fn look_behind(&mut self, answer: &Answer) {
         let Some(usage) = self.usage.get(&answer.first) else { return };
         if usage.output < answer.visible + answer.counted {
@@ -330,11 +331,11 @@ impl Told {
     }
 }
 
-/// How many reports must look like running totals before they are taken for such.
+/// Number of reports that must look like running totals before they are treated as such.
 const TOTALS: usize = 4;
 
-/// Makes reports of each call out of reports that add up all calls so far: those grow by a whole request each time, and
-/// reports of each call by what is new.
+/// Converts running totals to reports of single calls. Running totals grow by a whole request each time,
+/// reports of single calls only by the new part.
 fn undo_totals(calls: &mut [Sent]) {
     let told: Vec<(Tokens, Usage)> =
         calls.iter().filter_map(|call| Some((call.counted, call.usage?))).collect();

@@ -1,9 +1,9 @@
-//! A thread sent again as it was sent, to a simulated cache.
+//! A thread sent again to a simulated cache, as it was sent originally.
 //!
-//! Nothing is edited here, so a request needs no bytes: a piece of it is known by its event and its size. Before
-//! everything stands what is unseen, in two blocks, because a client marks its instructions in more than one place and
-//! the first of them are the same in all of its sessions: others keep them warm. The second are this session's own, and a
-//! client that was started anew writes them anew.
+//! Nothing is edited here, so requests need no bytes: a piece is identified by its event and its size. The
+//! hidden part comes before everything, in two blocks, because a client marks its instructions in more than
+//! one place. The first block is the same in all of its sessions, so other sessions keep it warm. The second
+//! is this session's own, and a restarted client writes it anew.
 
 use epitome_core::{
     Digest, Tokens,
@@ -18,65 +18,65 @@ use super::{
     sent::{Kind, Piece, Sent, Since, Size},
 };
 
-/// What is taken to be unseen of the calls of a thread.
+/// Source of the assumed hidden part of a thread's calls.
 #[derive(Clone, Debug)]
 pub(super) enum Guess {
-    /// What the calls say together.
+    /// Estimate from all calls.
     Fitted(Fitted),
-    /// What the first of them says.
+    /// Estimate from the first call.
     First(Unseen),
 }
 
-/// A call, beside what it came to in the simulation.
+/// A call with its result in the simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) call: usize,
     pub(super) recorded: Usage,
     pub(super) simulated: Usage,
     pub(super) missed: Option<Miss>,
-    /// How long after the call before, in milliseconds.
+    /// Time since the call before, in milliseconds.
     pub(super) pause: Option<i64>,
-    /// For how long what it wrote was to live, in seconds.
+    /// Requested lifetime of what it wrote, in seconds.
     pub(super) lifetime: Option<u64>,
     pub(super) change: Change,
     pub(super) since: Since,
-    /// What reasoning of known size it carries.
+    /// Size of its reasoning that is known.
     pub(super) known: Tokens,
 }
 
-/// What changed since the call before.
+/// Change since the call before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// There was none.
+    /// The first call.
     First,
-    /// Something was added.
+    /// The request grew.
     Grew,
-    /// The client compacted and wrote it down.
+    /// The client compacted, as the transcript shows.
     Compacted,
-    /// Recorded input fell, and nothing in the transcript says why.
+    /// Recorded input fell for no reason in the transcript.
     Fell,
-    /// The client was started anew.
+    /// The client was restarted.
     Resumed,
-    /// Another model was asked.
+    /// Another model was called.
     Model,
 }
 
-/// A thread being sent to a cache.
+/// A thread that is being sent to a cache.
 pub(super) struct Simulation {
     guess: Guess,
     cache: Cache,
     minds_marks: bool,
     shared: Tokens,
-    /// Whether the first call found something warm that it had not sent.
+    /// True if the first call found something cached that it had not sent.
     warm: bool,
     lifetime: Option<u64>,
-    /// What a request costs beside its pieces.
+    /// Overhead of a request besides its pieces.
     frame: Tokens,
     last: Option<(Option<Time>, Sent)>,
     stretch: usize,
-    /// How often the client was started anew.
+    /// Number of restarts of the client.
     resumed: usize,
-    /// How many blocks the request before had.
+    /// Number of blocks in the request before.
     blocks: usize,
     pub(super) seen: Vec<Seen>,
 }
@@ -93,7 +93,8 @@ impl Simulation {
         let first = reads().next().unwrap_or_default();
         let least = reads().filter(|read| *read > Tokens(0)).min().unwrap_or_default();
         let shared = match &guess {
-            // What is read after a compaction, or when the rest has died, is what the client marks first.
+            // The part that is read after a compaction, or when the rest has expired, is the part that the
+            // client marks first.
             Guess::Fitted(fitted) if first == Tokens(0) && least < fitted.prefix => least,
             Guess::Fitted(_) | Guess::First(_) => first,
         };
@@ -161,8 +162,9 @@ impl Simulation {
         (stretch, change)
     }
 
-    /// Other sessions keep the instructions warm that they share, if the first call found them so. Entries that live for
-    /// five minutes only need such a neighbour within five minutes, which the first call had; of others nobody knows.
+    /// Returns true if other sessions keep the shared instructions warm, as the first call shows. Entries
+    /// that live for five minutes only need another session within five minutes, which the first call had;
+    /// about other entries nothing is known.
     fn is_kept_by_others(&self, change: Change) -> bool {
         let is_short = self.minds_marks && self.lifetime.is_none_or(|lifetime| lifetime <= 300);
         self.warm && self.shared > Tokens(0) && (change == Change::First || !is_short)
@@ -179,7 +181,7 @@ impl Simulation {
         self.cache.serve(&Call { at, model, prompt, settings: &settings, output: Tokens(0) })
     }
 
-    /// A request as the cache sees it, with what is unseen of it.
+    /// The request as the cache sees it, with its hidden part.
     fn prompt(&self, number: usize, stretch: usize, pieces: &[Piece]) -> Prompt {
         let (beyond, prefix) = (self.guess.beyond(number), self.guess.prefix());
         let difference = beyond.saturating_sub(i64::try_from(prefix.0).unwrap_or(i64::MAX));
@@ -219,7 +221,7 @@ impl Simulation {
             removed = removed.less(tokens);
             blocks.push(block(*piece, stretch, left));
         }
-        // A client marks where its last request ended, and where this one does.
+        // A client sets marks at the ends of its last request and of this one.
         for end in [self.blocks, blocks.len()] {
             if let Some(block) = end.checked_sub(1).and_then(|last| blocks.get_mut(last)) {
                 block.breakpoint = mark;
@@ -244,7 +246,7 @@ impl Guess {
         }
     }
 
-    /// What is unseen of a call.
+    /// Size of a call's hidden part.
     fn beyond(&self, call: usize) -> i64 {
         match self {
             Self::Fitted(fitted) => fitted.stretch(call).1,
@@ -252,7 +254,7 @@ impl Guess {
         }
     }
 
-    /// How large a piece is: who knows only the first call knows nothing of what later answers used.
+    /// Size of a piece. The estimate from the first call knows nothing about the usage of later answers.
     fn size(&self, piece: &Piece) -> Size {
         match (self, piece.size) {
             (Self::First(_), Size::Known { counted, .. }) => Size::Counted(counted),
@@ -261,7 +263,7 @@ impl Guess {
     }
 }
 
-/// For how long a call asked for what it wrote to be kept, in seconds, if it wrote anything.
+/// Requested lifetime of what a call wrote to the cache, in seconds, if it wrote anything.
 fn asked(usage: &Usage) -> Option<u64> {
     match (usage.cache_write, usage.cache_write_hour) {
         (Tokens(0), _) => None,
@@ -277,7 +279,7 @@ fn block(piece: Piece, stretch: usize, tokens: Tokens) -> Block {
     Block { layer, digest, tokens, tool: kind == Kind::Tool, breakpoint: None }
 }
 
-/// Pieces added up, so that rounding does not.
+/// Running sum of pieces, so that rounding errors do not add up.
 #[derive(Debug)]
 struct Sum {
     scale: Scale,
@@ -293,7 +295,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// What the next piece adds, by the provider's count.
+    /// Adds a piece; returns its size by the provider's count.
     fn add(&mut self, size: Size) -> Tokens {
         match size {
             Size::Counted(tokens) => self.counted += tokens,

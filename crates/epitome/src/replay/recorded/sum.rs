@@ -1,62 +1,63 @@
-//! Comparisons of many threads, added up.
+//! Comparisons of many threads, combined.
 
 use epitome_core::{Tokens, profile::Money};
 use serde::Serialize;
 
 use super::{Cold, Compared, Prefix, Side, Used, Worst};
 
-/// Comparisons, added up. A median needs every error, so they are kept.
+/// Combined comparisons. A median needs every error, so they are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// How many threads say what their calls used.
+    /// Number of threads with recorded usage.
     pub threads: u64,
-    /// How many do not.
+    /// Number of threads without.
     pub without_usage: u64,
-    /// How many calls say what they used.
+    /// Number of calls with recorded usage.
     pub calls: u64,
-    /// The calls the simulation was furthest off, the furthest first.
+    /// Calls with the largest errors, the largest first.
     pub worst: Vec<Worst>,
     sides: Vec<Side>,
 }
 
-/// How near the simulations of all threads came.
+/// Accuracy of the simulations of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reported {
-    /// What was taken to be unseen.
+    /// Source of the assumed prefix.
     pub prefix: Prefix,
-    /// How the cache was taken to behave: `ideal` or `breakpoints`.
+    /// Simulated behaviour of the cache: `ideal` or `breakpoints`.
     pub cache: &'static str,
-    /// How many calls were compared.
+    /// Number of calls that were compared.
     pub calls: u64,
-    /// By which part of what is recorded the input was off.
+    /// Relative error of the input.
     pub input_error: Off,
-    /// By which part of the larger of both the cache reads were off.
+    /// Error of the cache reads, relative to the larger of both values.
     pub read_error: Off,
-    /// What the calls used. Money is of the threads whose model has prices.
+    /// Recorded usage. Money covers the threads whose model has prices.
     pub recorded: Used,
-    /// What they used in the simulation.
+    /// Simulated usage.
     pub simulated: Used,
-    /// By which part the price of an input token is off, where prices are known; above 0 where the simulation is dearer.
+    /// Relative error of the price of an input token, if prices are known; above 0 if the simulation is
+    /// dearer.
     pub price_error: Option<f64>,
     /// Calls that found less than half of what the call before had sent.
     pub cold: Cold,
 }
 
-/// How far something is off, as a part of the whole.
+/// Relative errors of many calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Off {
-    /// In the middle.
+    /// Median error.
     pub median: f64,
-    /// On average.
+    /// Mean error.
     pub mean: f64,
 }
 
-/// How many calls are told of.
+/// Number of calls with large errors that are listed.
 const WORST: usize = 10;
 
 impl Comparison {
-    /// Adds a thread; `None` is one without usage. The order in which threads are added decides only which of two calls
-    /// that are equally far off is told of.
+    /// Adds a thread; `None` is one without usage. The order of threads only decides which of two calls with
+    /// equal errors is listed.
     pub fn add(&mut self, compared: Option<Compared>) {
         let Some(compared) = compared else {
             self.without_usage += 1;
@@ -70,8 +71,8 @@ impl Comparison {
         self.sides.extend(compared.sides);
     }
 
-    /// How near the simulations came: what all calls tell before what the first tells, and the real cache before the
-    /// ideal one.
+    /// Accuracy of the simulations: prefixes from all calls before those from the first call, and the real
+    /// cache before the ideal one.
     pub fn reports(&self) -> Vec<Reported> {
         let mut kinds: Vec<(Prefix, &'static str)> =
             self.sides.iter().map(|side| (side.prefix, side.cache)).collect();
@@ -92,7 +93,7 @@ impl Comparison {
             cold.wrong += side.cold.wrong;
             sum(&mut recorded, &side.recorded);
             sum(&mut simulated, &side.simulated);
-            // A price compares only what is priced on both sides.
+            // Prices are compared only between calls that are priced on both sides.
             if side.recorded.money.is_some() && side.simulated.money.is_some() {
                 sum(&mut priced.0, &side.recorded);
                 sum(&mut priced.1, &side.simulated);
@@ -131,7 +132,7 @@ impl Off {
 }
 
 impl Used {
-    /// The part of the input that the cache read.
+    /// Share of the input that the cache read.
     #[expect(clippy::cast_precision_loss, reason = "what a person reads needs no more digits")]
     pub fn read_share(&self) -> Option<f64> {
         (self.input > Tokens(0)).then_some(self.cache_read.0 as f64 / self.input.0 as f64)

@@ -1,4 +1,4 @@
-//! Sessions whose usage is made up by a model of what was sent, and what is found out about them again.
+//! Sessions with usage made up by a known model, whose parameters the comparison has to find again.
 
 use std::sync::Arc;
 
@@ -64,12 +64,12 @@ fn compacted(through: u64) -> Event {
     }))
 }
 
-/// What happens before a call.
+/// Events before a call.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// So long after the call before.
+    /// Time since the call before.
     pause: i64,
-    /// So many words are added.
+    /// Number of words that are added.
     words: usize,
     from: From,
 }
@@ -113,7 +113,7 @@ fn session(steps: &[Step], usage: impl Fn(usize) -> Option<Usage>) -> Line {
     line(events)
 }
 
-/// A session whose usage is what a cache of five minutes would have made of it.
+/// A session with the usage that a cache of five minutes would have produced.
 fn recorded(steps: &[Step], prefix: u64, thousandths: u64) -> Line {
     let counts = counted(&session(steps, |_| None), &meter());
     let input = |at: usize| prefix + counts[at].counted.0 * thousandths / 1_000;
@@ -129,7 +129,7 @@ fn side(compared: &Compared, prefix: Prefix) -> &Side {
     compared.sides.iter().find(wanted).unwrap()
 }
 
-/// The largest of them: of two calls one always lies on the median.
+/// The largest error: of two calls, one always lies on the median.
 fn most(errors: &[f64]) -> f64 {
     errors.iter().copied().fold(0.0, f64::max)
 }
@@ -163,7 +163,7 @@ fn a_transcript_with_system_prompt_and_tools_hides_nothing() {
     check(events.clone(), 0..=0, Basis::Recorded);
     events.extend([used("a", fresh(40_000))]);
     check(events.clone(), 0..=0, Basis::Recorded);
-    // Without the tools the rest is theirs.
+    // Without the tools, the rest of the prefix is attributed to them.
     events.remove(1);
     check(events, 39_000..=39_999, Basis::Inferred { calls: 1 });
 }
@@ -172,7 +172,7 @@ fn a_transcript_with_system_prompt_and_tools_hides_nothing() {
 fn without_usage_nothing_is_taken_to_be_unseen() {
     check(vec![], 0..=0, Basis::Assumed);
     check(vec![user(10), said("a", OPUS, words(5))], 0..=0, Basis::Assumed);
-    // A call that was broken off reports nothing at all, and a report about no answer is about nothing.
+    // A call that was broken off reports nothing, and a report without an answer is ignored.
     check(vec![user(10), said("a", OPUS, words(5)), used("a", fresh(0))], 0..=0, Basis::Assumed);
     check(vec![used("a", fresh(9_000)), user(10), said("a", OPUS, words(5))], 0..=0, Basis::Assumed);
 }
@@ -239,7 +239,7 @@ fn a_pause_longer_than_the_lifetime_is_found_and_one_that_the_cache_outlived_is_
     let steps = [step(1, 500), step(10, 900), step(400, 900), step(10, 900)];
     let compared = opus(&recorded(&steps, 30_000, 1_000));
     assert_eq!(side(&compared, Prefix::Recorded).cold, Cold { found: 1, missed: 0, wrong: 0 });
-    // The same, but that the provider still had it.
+    // The same session, except that the provider still had the prefix.
     let counts = counted(&session(&steps, |_| None), &meter());
     let input = |at: usize| 30_000 + counts[at].counted.0;
     let outlived = session(&steps, |at| {
@@ -252,7 +252,7 @@ fn a_pause_longer_than_the_lifetime_is_found_and_one_that_the_cache_outlived_is_
         (compared.worst[0].call, compared.worst[0].why.as_str()),
         (2, "the cache outlived a pause of 400 s")
     );
-    // An hour that was paid for is an hour.
+    // A lifetime of an hour that was paid for lasts an hour.
     let hour = session(&steps, |at| {
         let read = if at == 0 { 0 } else { input(at - 1) };
         let written = Tokens(input(at) - read);
@@ -341,10 +341,10 @@ fn a_client_that_was_started_anew_writes_its_own_instructions_anew() {
     let timed = events.into_iter().zip(0..).map(|(event, at)| event.at(Some(Time(at * 10_000))));
     let compared = opus(&line(timed));
     assert_eq!((compared.calls, compared.silent), (3, 0), "nobody was asked for the client's own words");
-    // What other sessions share with this one is all that is read.
+    // Only the part that other sessions share is read.
     let last = compared.worst.iter().find(|worst| worst.call == 2).unwrap();
     assert_eq!(last.simulated.cache_read, Tokens(16_000));
-    // It is the half of what was sent before: no cold call, but the same on both sides.
+    // It is half of what was sent before: no cold call, and the same on both sides.
     assert_eq!(side(&compared, Prefix::Recorded).cold, Cold::default());
 }
 

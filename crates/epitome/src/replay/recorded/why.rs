@@ -1,4 +1,4 @@
-//! Why a simulated call is not what was recorded, in words.
+//! Explanations of differences between simulated and recorded calls, in words.
 
 use epitome_core::{Tokens, cost::Miss};
 
@@ -7,7 +7,7 @@ use super::{
     simulate::{Change, Seen},
 };
 
-/// What became of a call's cache, recorded and simulated.
+/// State of the cache at a call, recorded and simulated.
 enum Fate {
     BothCold,
     OnlyRecorded,
@@ -15,7 +15,7 @@ enum Fate {
     BothWarm,
 }
 
-/// Says why, as far as the recording tells.
+/// Explains a difference, as far as the recording shows the reason.
 pub(super) fn why(call: &Seen, before: Option<&Seen>) -> String {
     let Some(before) = before else { return first(call) };
     let fate = match (is_cold(&before.recorded, &call.recorded), is_cold(&before.simulated, &call.simulated))
@@ -47,7 +47,7 @@ fn first(call: &Seen) -> String {
     format!("the first call; {}", sizes(call))
 }
 
-/// The provider read little of what the simulation finds.
+/// Explains why the provider read little of what the simulation finds.
 fn only_recorded(call: &Seen, before: &Seen) -> String {
     let read = call.recorded.cache_read;
     let fell = before.recorded.input().less(call.recorded.input());
@@ -76,7 +76,7 @@ fn only_recorded(call: &Seen, before: &Seen) -> String {
     }
 }
 
-/// The provider read what the simulation does not find.
+/// Explains why the provider read what the simulation does not find.
 fn only_simulated(call: &Seen) -> String {
     match (call.change, call.pause) {
         (Change::Fell, _) => "the client went back to an earlier request, which was still cached".to_owned(),
@@ -94,7 +94,7 @@ fn only_simulated(call: &Seen) -> String {
     }
 }
 
-/// Why a call was cold on both sides.
+/// Explains why a call was cold on both sides.
 fn cold(call: &Seen) -> String {
     match (call.change, call.pause) {
         (Change::Compacted, _) => "the client compacted".to_owned(),
@@ -106,7 +106,7 @@ fn cold(call: &Seen) -> String {
     }
 }
 
-/// What the sizes say.
+/// Describes the sizes.
 fn sizes(call: &Seen) -> String {
     let (recorded, simulated) = (call.recorded.input(), call.simulated.input());
     if recorded.0.abs_diff(simulated.0) < recorded.0 / 50 {

@@ -1,7 +1,7 @@
-//! What a session tried: the files it touched, what failed and in which words, and what was done twice.
+//! Attempts of a session: the files it touched, its failures and their texts, and actions that were repeated.
 //!
-//! Something is done twice only if nothing has changed in between: a test that runs again after an edit, or a file that
-//! is read again after it was written, asks for something new.
+//! An action counts as repeated only if nothing has changed in between: a test that runs again after an edit,
+//! or a file that is read again after it was written, returns something new.
 
 use std::collections::HashMap;
 
@@ -16,67 +16,67 @@ use super::{
     places::{Places, Voice},
 };
 
-/// What a session tried.
+/// Attempts of a session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempts {
-    /// The files that each call touched.
+    /// Files that each call touched.
     pub(super) touched: Vec<(String, u64)>,
-    /// The places of results that tell of a failure, and its words.
+    /// Results that report a failure, by their places, with the text of the failure.
     pub(super) failures: Vec<(u32, String)>,
-    /// What was done twice.
+    /// Repeated actions.
     pub(super) repeats: Vec<Repeat>,
 }
 
-/// Something that was done again.
+/// An action that was repeated.
 #[derive(Clone, Debug)]
 pub(super) struct Repeat {
-    /// A failed approach, or a result that is read again.
+    /// Kind of the fact: a failed approach, or a result that is read again.
     pub(super) kind: Kind,
-    /// What it is called.
+    /// Name of the action.
     pub(super) name: Name,
-    /// The results it gave before.
+    /// Its earlier results.
     pub(super) results: Vec<u32>,
-    /// The calls that asked for them.
+    /// Calls that asked for them.
     pub(super) calls: Vec<u32>,
-    /// The call that did it again.
+    /// Call that repeated it.
     pub(super) again: u64,
 }
 
-/// What something that was done is called.
+/// Name of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
-    /// A file was read.
+    /// Reading a file.
     File(String),
-    /// A command was run, or a tool called with these arguments.
+    /// Running a command, or calling a tool with these arguments.
     Words(String),
 }
 
-/// Where something was done, each time since something changed.
+/// Occurrences of an action since the last change.
 #[derive(Clone, Debug, Default)]
 struct Done {
     times: Vec<Once>,
     part: String,
-    /// How often files had changed.
+    /// Number of changes to files before it.
     changes: u64,
-    /// Whether it failed the last time.
+    /// True if it failed the last time.
     failed: bool,
 }
 
-/// One time that something was done.
+/// One occurrence of an action.
 #[derive(Clone, Copy, Debug)]
 struct Once {
-    /// The places of its result and of its call.
+    /// Places of its result and of its call.
     result: u32,
     call: u32,
-    /// The first call that could see its result.
+    /// First call that could see its result.
     from: u64,
 }
 
-/// Commands that ask how things stand now, which nobody remembers.
+/// Commands that ask for the current state, so repeating them is no sign of forgetting.
 const POLLS: [&str; 8] = ["git status", "ls", "pwd", "date", "sleep", "gh pr checks", "gh run", "ps"];
 
 impl Attempts {
-    /// What is tried in a request that shows everything.
+    /// Attempts in a request that shows everything.
     pub(super) fn of(context: &Context, places: &Places) -> Self {
         let mut attempts = Self::default();
         let mut course = Course::default();
@@ -113,13 +113,13 @@ struct Exchanged<'c> {
     call: &'c ToolCall,
     result: Option<&'c ToolResult>,
     failure: Option<Failure>,
-    /// The place of the call.
+    /// Place of the call.
     at: u32,
-    /// That of its result.
+    /// Place of its result.
     returned: Option<u32>,
-    /// The model call that made it.
+    /// Model call that made it.
     number: u64,
-    /// The first call that could see its result.
+    /// First call that could see its result.
     from: u64,
 }
 
@@ -141,7 +141,7 @@ impl<'c> Exchanged<'c> {
     }
 }
 
-/// How things stood when something was done.
+/// State of a session at an action.
 #[derive(Default)]
 struct Course {
     done: HashMap<Name, Vec<Done>>,
@@ -149,17 +149,17 @@ struct Course {
 }
 
 impl Course {
-    /// Notes that something was done, and tells if it had been done before.
+    /// Notes an action; returns a value if it was done before.
     fn again(&mut self, name: &Name, part: String, one: &Exchanged<'_>) -> Option<Repeat> {
         let failed = one.failure.is_some();
         let known = self.done.entry(name.clone()).or_default();
         if matches!(name, Name::Words(_)) {
             known.retain(|done| done.changes == self.changes);
         }
-        // All of a file holds every part of it.
+        // A read of the whole file includes every part of it.
         let holds = |done: &&mut Done| done.part.is_empty() || done.part == part;
         let before = known.iter_mut().rev().find(holds);
-        // What one answer asks for twice, it does not ask for again.
+        // Two calls of one answer do not repeat each other.
         let seen: Vec<Once> = before.as_ref().map_or_else(Vec::new, |done| {
             done.times.iter().filter(|once| once.from <= one.number).copied().collect()
         });
@@ -183,14 +183,14 @@ impl Course {
         repeat
     }
 
-    /// Notes that a file has changed: what was read of it is past, and so is what commands said.
+    /// Notes a change to a file: earlier reads of it are outdated, and so is the output of commands.
     fn changed(&mut self, path: &str) {
         self.changes += 1;
         self.done.remove(&Name::File(file(path)));
     }
 }
 
-/// What a call does, by the names under which it can be done again.
+/// Names under which the action of a call can be repeated.
 fn names(call: &ToolCall, asked: &[ToolEffect]) -> Vec<(Name, String)> {
     if asked.iter().any(|effect| matches!(effect, ToolEffect::Changed { .. })) {
         return vec![(Name::Words(call.arguments.trim().to_owned()), String::new())];
@@ -215,7 +215,8 @@ fn names(call: &ToolCall, asked: &[ToolEffect]) -> Vec<(Name, String)> {
     words.map(|words| (Name::Words(words), String::new())).into_iter().collect()
 }
 
-/// Whether a path can be told from a word: `entire` may be a program or an English word, `LICENSE` is neither.
+/// Returns true if a path cannot be confused with a word: `entire` may be a program or an English word,
+/// `LICENSE` is neither.
 fn is_file(path: &str) -> bool {
     path.contains(['/', '.']) || path.starts_with(|letter: char| letter.is_ascii_uppercase())
 }

@@ -1,6 +1,6 @@
-//! Names that say nothing of where they came from, because every model knows them.
+//! Names that say nothing about their source, because every model knows them.
 
-/// Names that every model knows, sorted: products, types, and what standard libraries call things.
+/// Names that every model knows, sorted: products, types, and names in standard libraries.
 pub(super) const COMMON_NAMES: &[&str] = &[
     "AfterEach",
     "ArrayList",
@@ -157,7 +157,7 @@ pub(super) const COMMON_NAMES: &[&str] = &[
     "x86_64",
 ];
 
-/// Long options that everybody passes.
+/// Long options in common use.
 pub(super) const COMMON_OPTIONS: &[&str] = &[
     "dry-run",
     "name-only",
@@ -178,7 +178,7 @@ pub(super) const COMMON_OPTIONS: &[&str] = &[
     "is-ancestor",
 ];
 
-/// What has the form of a path and is the same everywhere.
+/// Texts with the form of a path that are the same everywhere.
 pub(super) const COMMON_PATHS: &[&str] = &[
     "/dev/null",
     "/bin/bash",
@@ -201,7 +201,7 @@ pub(super) const COMMON_PATHS: &[&str] = &[
     "text/html",
 ];
 
-/// Endings of files that people name.
+/// Common extensions of files.
 pub(super) const ENDINGS: &[&str] = &[
     "bash", "c", "cc", "cfg", "cjs", "conf", "cpp", "cs", "css", "csv", "db", "diff", "env", "ex", "exs",
     "fish", "go", "gradle", "h", "hpp", "hs", "html", "ini", "ipynb", "java", "jpg", "js", "json", "jsonl",

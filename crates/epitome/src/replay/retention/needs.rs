@@ -1,4 +1,4 @@
-//! What each call of a session turned out to need of the past.
+//! Facts that each call of a session turned out to need from the past.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -21,21 +21,21 @@ use super::{
     words::{Form, distinctive},
 };
 
-/// How many answers a call is judged by: its own and those that follow. What is used later than that may as well be
-/// fetched again.
+/// Number of answers that a call is judged by: its own and those that follow. A fact used later than that may
+/// as well be fetched again.
 pub const HORIZON: u64 = 30;
 
-/// What the calls of a thread needed of its past.
+/// Facts that the calls of a thread needed from its past.
 #[derive(Clone, Debug)]
 pub struct Needs {
     pub(super) places: Places,
     pub(super) patterns: Patterns,
-    /// The places where each pattern stands, in order.
+    /// Places of each pattern, in order.
     pub(super) stands: Vec<Vec<u32>>,
-    /// Texts that a summary may tell in other lines and marks: letters and digits only.
+    /// Texts that a summary may tell with other line breaks and marks: letters and digits only.
     pub(super) told: Vec<String>,
     pub(super) facts: Vec<Needed>,
-    /// The facts that each call needs.
+    /// Facts that each call needs.
     at: Vec<Vec<u32>>,
     pub(super) said: Vec<Said>,
 }
@@ -45,33 +45,34 @@ pub struct Needs {
 pub(super) struct Needed {
     pub(super) kind: Kind,
     pub(super) what: What,
-    /// What it is called.
+    /// Name of the fact.
     name: String,
 }
 
-/// By what a fact is known again.
+/// Means by which a fact is recognised.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    /// By any of these patterns.
+    /// Any of these patterns.
     Words(Vec<u32>),
-    /// By what somebody said, or all these texts together.
+    /// A message, or all these sentences together.
     Demand { places: Vec<u32>, sentences: Vec<u32> },
-    /// By the results themselves; by the calls that asked for them, or by name, without their content.
+    /// The results; or the calls that asked for them, or their names, without the results' content.
     Results { results: Vec<u32>, calls: Vec<u32>, words: Vec<u32>, told: Option<u32> },
 }
 
-/// A message of a user.
+/// A user's message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     pub(super) place: u32,
-    /// The first call that could see it.
+    /// First call that could see it.
     pub(super) from: u64,
-    /// Its text, among those that may be told.
+    /// Number of its text.
     pub(super) told: u32,
 }
 
 impl Needs {
-    /// Reads what happened. Compactions in it are passed over: what one of them left out was there before it.
+    /// Reads a session. Compactions in it are ignored, because the events that they covered are there as
+    /// well.
     pub fn of(line: &Line) -> Self {
         let (line, context) = whole(line);
         let mut places = Places::of(&line, &context);
@@ -106,12 +107,12 @@ impl Needs {
         Self { places, patterns, stands, told, facts, at, said }
     }
 
-    /// How many facts a call needs.
+    /// Number of facts that a call needs.
     pub fn at(&self, call: u64) -> usize {
         self.needed_at(call).len()
     }
 
-    /// What a call needs, by kind and name.
+    /// Facts that a call needs, by kind and name.
     pub fn names(&self, call: u64) -> impl Iterator<Item = (Kind, &str)> {
         self.needed_at(call).iter().map(|number| {
             let fact = &self.facts[*number as usize];
@@ -119,18 +120,18 @@ impl Needs {
         })
     }
 
-    /// Looks at the requests of one run of calls.
+    /// Scorer for the requests of one run of calls.
     pub fn scorer(&self) -> Scorer<'_> {
         Scorer::new(self)
     }
 
-    /// The facts that a call needs.
+    /// Facts that a call needs.
     pub(super) fn needed_at(&self, call: u64) -> &[u32] {
         usize::try_from(call).ok().and_then(|call| self.at.get(call)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The places where each pattern stands.
+/// Places of each pattern.
 fn stands(patterns: &Patterns, places: &Places) -> Vec<Vec<u32>> {
     let mut stands: Vec<Vec<u32>> = vec![Vec::new(); patterns.len()];
     let mut found = Vec::new();
@@ -146,7 +147,7 @@ fn stands(patterns: &Patterns, places: &Places) -> Vec<Vec<u32>> {
     stands
 }
 
-/// The strings that are looked for.
+/// Strings that are searched for.
 #[derive(Default)]
 struct Strings {
     list: Vec<(String, Edge)>,
@@ -162,11 +163,11 @@ impl Strings {
         })
     }
 
-    /// What the words of failures are known by.
+    /// Adds patterns for the texts of failures.
     fn errors(&mut self, attempts: &Attempts, places: &Places) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         for (place, words) in &attempts.failures {
-            // A failure of the newest answer is nobody's past.
+            // No call follows the newest answer, so its failures are not needed.
             if places.get(*place).from >= places.calls() {
                 continue;
             }
@@ -182,7 +183,7 @@ impl Strings {
         found
     }
 
-    /// What the model wrote and may have had from others.
+    /// Adds patterns for words that the model wrote and may have read.
     fn values(&mut self, places: &Places, paths: &Paths) -> BTreeSet<u32> {
         let mut heard: HashSet<&str> = HashSet::new();
         let mut hashes: BTreeSet<&str> = BTreeSet::new();
@@ -217,7 +218,7 @@ impl Strings {
     }
 }
 
-/// The phrases of an error's words: what stands between marks, if it is long enough to be known again.
+/// Phrases of an error: the text between punctuation marks, if it is long enough to be recognised.
 fn phrases(words: &str) -> impl Iterator<Item = &str> {
     let parts = words.lines().flat_map(|line| line.split([':', '"', '\'', '`', '(', ')', '[', ']', ';']));
     parts.map(str::trim).filter(|phrase| {
@@ -229,7 +230,7 @@ fn phrases(words: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a text quotes on one line: several words, so that it is no name.
+/// Quoted text on one line of several words, so that it is no name.
 fn quotes(text: &str) -> Vec<&str> {
     const MARKS: [char; 2] = ['"', '`'];
     let mut found = Vec::new();
@@ -272,7 +273,7 @@ struct Finder<'p> {
 }
 
 impl<'p> Finder<'p> {
-    /// Notes a fact that could be seen from a call on and was used by these calls.
+    /// Adds a fact that could be seen from a call on and was used by the calls in `uses`.
     fn note(&mut self, named: (Kind, &str), what: What, from: u64, uses: impl IntoIterator<Item = u64>) {
         let Ok(number) = u32::try_from(self.facts.len()) else { return };
         let uses: BTreeSet<u64> = uses.into_iter().filter(|used| *used >= from).collect();
@@ -290,7 +291,7 @@ impl<'p> Finder<'p> {
         }
     }
 
-    /// The first call that could see one of the patterns.
+    /// First call that could see one of the patterns.
     fn seen_from(&self, words: &[u32]) -> Option<u64> {
         let places = words.iter().flat_map(|word| &self.stands[*word as usize]);
         places.map(|place| self.places.get(*place).from).min()
@@ -311,7 +312,7 @@ impl<'p> Finder<'p> {
         }
     }
 
-    /// What came into the session with an error and is spoken of afterwards. Gives the patterns that are of errors.
+    /// Finds errors that came with a result and are mentioned later. Returns the patterns of errors.
     fn errors(&mut self, attempts: &Attempts, candidates: &BTreeSet<u32>) -> BTreeSet<u32> {
         let failures: HashSet<u32> = attempts.failures.iter().map(|(place, _)| *place).collect();
         let mut errors = BTreeSet::new();
@@ -328,7 +329,8 @@ impl<'p> Finder<'p> {
         errors
     }
 
-    /// What the model used for the first time and had from a result or a user.
+    /// Finds values that the model used for the first time after it read them in a result or a user's
+    /// message.
     fn values(&mut self, candidates: impl Iterator<Item = u32>) {
         for pattern in candidates {
             let Some(used) = self.written(pattern).min() else { continue };
@@ -346,7 +348,7 @@ impl<'p> Finder<'p> {
         &self.strings[pattern as usize].0
     }
 
-    /// The calls whose answers hold a pattern.
+    /// Calls whose answers hold a pattern.
     fn written(&self, pattern: u32) -> impl Iterator<Item = u64> {
         self.stands[pattern as usize].iter().filter_map(|place| match self.places.get(*place).voice {
             Voice::Model { call } => Some(call),
@@ -373,7 +375,7 @@ impl<'p> Finder<'p> {
         }
     }
 
-    /// What the user demanded, as far as the built-in summariser hears it: needed by every call after it was said.
+    /// Finds the user's demands that the built-in summariser recognises. Every later call needs them.
     fn constraints(&mut self, line: &Line) {
         let events: Vec<Arc<Logged>> = line.events().cloned().collect();
         let mut heard = HashSet::new();
@@ -405,7 +407,7 @@ impl<'p> Finder<'p> {
         said
     }
 
-    /// The number of a text that may be told.
+    /// Number of a text.
     fn tell(&mut self, text: &str) -> Option<u32> {
         let text = bare(text);
         if text.is_empty() {
@@ -416,8 +418,8 @@ impl<'p> Finder<'p> {
     }
 }
 
-/// Everything that users demanded. A summary tells only so many of them; where there are more, each half of the span is
-/// heard by itself, and so whatever is taken back long after it was said still counts.
+/// All demands of users. A summary holds a limited number of them; if there are more, each half of the span
+/// is read separately, so a demand that is withdrawn much later still counts.
 fn demands(events: &[Arc<Logged>]) -> Vec<Item> {
     let brief = summarise(events, None, &Caps::default());
     let too_many = brief.folded.iter().any(|folded| folded.section == Section::Constraints);
@@ -428,7 +430,7 @@ fn demands(events: &[Arc<Logged>]) -> Vec<Item> {
     brief.items.into_iter().filter(|item| item.section == Section::Constraints).collect()
 }
 
-/// A text without its marks and breaks.
+/// A text without marks and line breaks.
 pub(super) fn bare(text: &str) -> String {
     text.chars().filter(|letter| letter.is_alphanumeric()).collect()
 }

@@ -1,7 +1,8 @@
-//! Files that a session touches, whatever they are called from time to time.
+//! Files of a session, under all the names used for them.
 //!
-//! A file is named by an absolute path here, by a relative one there. Both are one file if one ends with the other. It is
-//! looked for by the shortest end of its path that no other file of the session shares and that names a folder too.
+//! A file may have an absolute path in one place and a relative one in another. Two paths mean the same file
+//! if one ends with the other. A file is searched by the shortest end of its path that includes a folder and
+//! that no other file of the session shares.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,9 +11,9 @@ use super::patterns::Edge;
 /// The files of a session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paths {
-    /// By any name they were called by.
+    /// Files by the names used for them.
     names: HashMap<String, usize>,
-    /// By any end of their paths.
+    /// Files by the ends of their paths.
     ends: HashMap<String, Vec<usize>>,
     files: Vec<File>,
 }
@@ -20,12 +21,12 @@ pub(super) struct Paths {
 #[derive(Clone, Debug, Default)]
 struct File {
     path: String,
-    /// The names of one component that it was called by.
+    /// Names used without a folder.
     short: BTreeSet<String>,
 }
 
 impl Paths {
-    /// The files that these names mean.
+    /// Files that these names mean.
     pub(super) fn of<'p>(names: impl IntoIterator<Item = &'p str>) -> Self {
         let mut by_depth: BTreeSet<(usize, &str)> = BTreeSet::new();
         for name in names {
@@ -50,19 +51,19 @@ impl Paths {
         paths
     }
 
-    /// The file that was called so.
+    /// File with this name.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.names.get(plain(name)).copied()
     }
 
-    /// Whether a path means one of the files, or could.
+    /// Returns true if a path means one of the files, or may mean one.
     pub(super) fn is_among(&self, path: &str) -> bool {
         let path = plain(path);
         self.ends.contains_key(path)
             || ends_of(path).any(|end| end.contains('/') && self.names.contains_key(end))
     }
 
-    /// The longest name of a file.
+    /// Longest name of a file.
     pub(super) fn path(&self, file: usize) -> &str {
         &self.files[file].path
     }
@@ -71,7 +72,7 @@ impl Paths {
         self.files.len()
     }
 
-    /// The words by which a file is known.
+    /// Words by which a file is found.
     pub(super) fn words(&self, file: usize) -> Vec<(String, Edge)> {
         let File { path, short } = &self.files[file];
         let alone = |end: &&str| self.ends.get(*end).is_some_and(|files| files.len() == 1);
@@ -88,7 +89,7 @@ impl Paths {
     }
 }
 
-/// A path without what says only where it begins.
+/// Strips the parts of a path that only say where it starts.
 fn plain(path: &str) -> &str {
     path.trim().trim_start_matches("./").trim_end_matches('/')
 }

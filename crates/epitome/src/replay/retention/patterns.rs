@@ -1,21 +1,21 @@
-//! Where strings stand in texts: all strings at once, in one pass over a text.
+//! Search for many strings at once, in one pass over a text.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-/// What may stand around a string where it is meant.
+/// Text that may surround a string where it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Edge {
     /// No letter, digit or underscore on either side.
     Word,
-    /// The same, and no hyphen either.
+    /// No letter, digit, underscore or hyphen on either side.
     Flag,
-    /// Nothing of a word before it: a hash is named by its beginning.
+    /// No part of a word before it: a hash is named by its beginning.
     Hash,
-    /// The end of a longer path, or all of it.
+    /// Beginning of a path, or a folder before it.
     Path,
-    /// All of a path: no folder before it.
+    /// No folder before it: it must be the whole path.
     WholePath,
-    /// Anything.
+    /// Any text.
     Any,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// For these strings; their numbers are their places here.
+    /// Prepares a search for these strings; their numbers are their positions here.
     pub(super) fn new(strings: &[(String, Edge)]) -> Self {
-        // Too many strings for one automaton are found nowhere, and so nothing is said to be needed.
+        // If there are too many strings for one automaton, none is found, so nothing counts as needed.
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
             .kind(Some(AhoCorasickKind::ContiguousNFA))
@@ -38,7 +38,7 @@ impl Patterns {
         Self { automaton, edges: strings.iter().map(|(_, edge)| *edge).collect() }
     }
 
-    /// Adds the numbers of the strings that stand in a text, in no order, some of them twice.
+    /// Adds the numbers of the strings found in a text, in no order, and some of them twice.
     pub(super) fn find(&self, text: &str, found: &mut Vec<u32>) {
         let Some(automaton) = &self.automaton else { return };
         for hit in automaton.find_overlapping_iter(text) {
@@ -60,7 +60,7 @@ impl Edge {
         let after = text.get(end).copied();
         let free =
             |byte: Option<u8>, not: &[u8]| byte.is_none_or(|byte| !is_word(byte) && !not.contains(&byte));
-        // A dot ends a sentence, or parts the ending of another file.
+        // A dot either ends a sentence, or begins the extension of another file.
         let ends = || {
             free(after, b"-")
                 && !(after == Some(b'.') && text.get(end + 1).is_some_and(u8::is_ascii_alphanumeric))
@@ -85,7 +85,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether what begins here stands behind `\n`, `\t` or `\r` written with two letters, as in JSON within a text.
+/// Returns true if this position follows `\n`, `\t` or `\r` written with two letters, as in JSON within a
+/// text.
 fn follows_escape(text: &[u8], start: usize) -> bool {
     start >= 2 && text[start - 2] == b'\\' && matches!(text[start - 1], b'n' | b't' | b'r')
 }

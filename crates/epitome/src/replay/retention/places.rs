@@ -1,8 +1,8 @@
-//! The places of a session: whatever a request shows or leaves out as one.
+//! Places of a session: the units that a request shows or leaves out.
 //!
-//! They are those of the request that leaves nothing out, so that nothing counts as a source which no request ever shows,
-//! such as a result that nobody asked for. Reasoning is no place: providers drop it, and what stood there only is not
-//! what the session relied on.
+//! They are the places of a complete request, so that content which no request ever shows, such as a result
+//! without a call, does not count as a source. Reasoning is no place: providers drop it, so the session
+//! cannot have relied on it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,31 +19,31 @@ use epitome_core::{
 };
 use serde_json::Value;
 
-/// A place: an event, and within it 0 for what it says as a whole, or 1 and on for its parts or results.
+/// Identity of a place: an event, and within it 0 for the whole, or 1 and on for its parts or results.
 pub(super) type Spot = (Seq, usize);
 
-/// Whose words stand at a place.
+/// Author of the text at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Voice {
-    /// The user's.
+    /// The user.
     User,
-    /// A tool's, or a client's in the user's name.
+    /// A tool, or a client in the user's name.
     Result,
-    /// The model's, in the answer to a call.
+    /// The model, in the answer to a call.
     Model {
-        /// The call.
+        /// Number of the call.
         call: u64,
     },
-    /// Instructions, hooks, and whatever else stands there.
+    /// Instructions, hooks, and everything else.
     Other,
 }
 
-/// A place and what stands there.
+/// A place with its text.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) seq: Seq,
     pub(super) voice: Voice,
-    /// The first call whose request can show it.
+    /// First call whose request can show it.
     pub(super) from: u64,
     pub(super) texts: Vec<String>,
 }
@@ -56,18 +56,18 @@ pub(super) struct Places {
     calls: Calls,
 }
 
-/// When events came, in calls.
+/// Positions of events among the calls.
 #[derive(Clone, Debug, Default)]
 struct Calls {
-    /// By event, the first call whose request can show it.
+    /// First call whose request can show an event.
     from: HashMap<Seq, u64>,
-    /// The events of answers that no call led to.
+    /// Events of answers without a call.
     unasked: HashSet<Seq>,
     count: u64,
 }
 
 impl Places {
-    /// The places of a line, given with the request that shows all of it.
+    /// Places of a line, with the request that shows all of it.
     pub(super) fn of(line: &Line, context: &Context) -> Self {
         let mut places = Self { calls: Calls::of(line, context), ..Self::default() };
         for segment in context.segments() {
@@ -91,12 +91,12 @@ impl Places {
         }
     }
 
-    /// The number of a place.
+    /// Number of a place.
     pub(super) fn number(&self, spot: Spot) -> Option<u32> {
         self.numbers.get(&spot).copied()
     }
 
-    /// A place by its number.
+    /// Place with a number.
     pub(super) fn get(&self, number: u32) -> &Place {
         &self.list[number as usize]
     }
@@ -110,17 +110,17 @@ impl Places {
         self.list.len()
     }
 
-    /// How many calls the session made.
+    /// Number of calls in the session.
     pub(super) fn calls(&self) -> u64 {
         self.calls.count
     }
 
-    /// The first call whose request can show an event.
+    /// First call whose request can show an event.
     pub(super) fn from(&self, event: Seq) -> Option<u64> {
         self.calls.from.get(&event).copied()
     }
 
-    /// Forgets what stands at the places, which is only needed to find what was.
+    /// Drops the texts, which are only needed to find the facts.
     pub(super) fn forget_texts(&mut self) {
         self.list.iter_mut().for_each(|place| place.texts = Vec::new());
     }
@@ -141,7 +141,7 @@ pub(super) fn whole(line: &Line) -> (Line, Context) {
 }
 
 impl Calls {
-    /// As a rehearsal makes them: one for each answer, except for words that open a session.
+    /// Counts calls as a rehearsal does: one for each answer, except one that opens a session.
     fn of(line: &Line, context: &Context) -> Self {
         let begins = context.segments().get(context.prefix_len()).map(|segment| segment.key().seq);
         let mut calls = Self::default();
@@ -163,18 +163,18 @@ impl Calls {
     }
 }
 
-/// What a segment shows of a place.
+/// View of a place in a segment.
 pub(super) enum Sight<'s> {
-    /// Parts, as they came.
+    /// Original parts.
     AsSent(&'s [Part]),
-    /// Something unknown, as it came.
+    /// Original content of an unknown kind.
     Raw(&'s str),
-    /// Other parts instead.
+    /// Parts that replace the original.
     Replaced(&'s [Part]),
 }
 
 impl Sight<'_> {
-    /// Shows every text to `see`, as the model reads it.
+    /// Calls `see` with every text, as the model reads it.
     pub(super) fn visit(&self, see: &mut impl FnMut(&str)) {
         match self {
             Self::AsSent(parts) | Self::Replaced(parts) => parts.iter().for_each(|part| visit(part, see)),
@@ -183,7 +183,7 @@ impl Sight<'_> {
     }
 }
 
-/// Tells every place that a segment shows something of. Summaries and notes are no places.
+/// Calls `see` for every place that a segment shows something of. Summaries and notes are no places.
 pub(super) fn sights<'s>(segment: &'s Segment, see: &mut impl FnMut(Spot, Voice, Sight<'s>)) {
     let model = Voice::Model { call: 0 };
     match segment.body() {
@@ -194,7 +194,7 @@ pub(super) fn sights<'s>(segment: &'s Segment, see: &mut impl FnMut(Spot, Voice,
         Body::User { event, content } => {
             let voice = match &event.event.fact {
                 Fact::Injected { .. } => Voice::Other,
-                // A notification or the output of a command tells as a result does, and no user says it.
+                // A notification or a command's output counts as a result, because the user did not write it.
                 Fact::UserSaid { .. } if !is_user_speaking(&event.event.fact) => Voice::Result,
                 _ => Voice::User,
             };
@@ -228,8 +228,8 @@ fn sight<'s>(content: &'s Content, sent: &'s [Part]) -> Sight<'s> {
     }
 }
 
-/// Shows every text of a part. The arguments of a call are shown as the tool reads them: escapes would hide where a word
-/// begins, and their names are the tool's and not the model's.
+/// Calls `see` with every text of a part. A call's arguments are shown as the tool reads them: escapes would
+/// hide where a word begins, and the arguments' names are the tool's and not the model's.
 fn visit(part: &Part, see: &mut impl FnMut(&str)) {
     match part {
         Part::Text { text } | Part::Refusal { text } => see(text),
@@ -242,7 +242,7 @@ fn visit(part: &Part, see: &mut impl FnMut(&str)) {
     }
 }
 
-/// Depth is bounded by the reader of the JSON.
+/// The reader of the JSON limits the depth.
 fn leaves(value: &Value, see: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => see(text),
@@ -253,7 +253,7 @@ fn leaves(value: &Value, see: &mut impl FnMut(&str)) {
     }
 }
 
-/// Counts nothing: of a projection that is only looked at, nobody asks the size.
+/// A counter that counts nothing, for projections whose size does not matter.
 struct Uncounted;
 
 impl TokenCounter for Uncounted {

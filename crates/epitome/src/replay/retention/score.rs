@@ -1,8 +1,8 @@
-//! What a request holds of what was needed.
+//! Score of a request: the needed facts that it holds.
 //!
-//! A request is looked at as the places it shows as they were, and as texts that stand for others. A text is searched
-//! once and known again by its words until something else stands in its place, so that a call costs a look at each of
-//! its segments and at each fact it needs.
+//! A request is read as the places that it shows in full, and as texts that replace others. A text is
+//! searched once and then remembered until it changes, so a call costs a look at each of its segments and at
+//! each fact it needs.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -18,36 +18,36 @@ use super::{
     places::{Sight, Voice, sights},
 };
 
-/// Looks at the requests of a thread, one call after the other.
+/// Scorer for the requests of a thread, call after call.
 #[derive(Clone, Debug)]
 pub struct Scorer<'n> {
     needs: &'n Needs,
-    /// What is known of the texts that stand for others, by their segments.
+    /// Results for the replacing texts, by their segments.
     texts: HashMap<Key, Text>,
     seen: Seen,
-    /// The words of the summary that was last stood on.
+    /// Text of the summary that the last request builds on.
     summary: Option<String>,
     compactions: u64,
 }
 
-/// A text that stands for something else, and what it says.
+/// A text that replaces others, with its content.
 #[derive(Clone, Debug, Default)]
 struct Text {
     shown: String,
     of: Of,
-    /// The patterns that are word for word what stood there before it was cut.
+    /// Patterns that are left word for word from the original.
     left: Vec<u32>,
     /// All other patterns.
     words: Vec<u32>,
-    /// The patterns that stand only in its lists of names.
+    /// Patterns that appear only in its lists of names.
     names: Vec<u32>,
-    /// What it tells.
+    /// Texts that it tells.
     told: Vec<u32>,
-    /// The events that its handles lead to.
+    /// Events that its handles lead to.
     handles: SeqSet,
 }
 
-/// What is seen in a request.
+/// Content of a request.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     places: Marks,
@@ -55,7 +55,7 @@ struct Seen {
     words: Marks,
     names: Marks,
     told: Marks,
-    /// The events that handles lead to, by text and together.
+    /// Events that handles lead to, by text and together.
     led: Vec<SeqSet>,
     handles: SeqSet,
 }
@@ -65,7 +65,7 @@ impl<'n> Scorer<'n> {
         Self { needs, texts: HashMap::new(), seen: Seen::default(), summary: None, compactions: 0 }
     }
 
-    /// What a call's request holds of what the call needs.
+    /// Needed facts that a call's request holds.
     pub fn score(&mut self, call: u64, context: &Context) -> Retention {
         self.look(context);
         let mut retention = Retention::default();
@@ -81,7 +81,7 @@ impl<'n> Scorer<'n> {
         retention
     }
 
-    /// What a call held that was not made: nothing of what it needs.
+    /// Retention of a call that could not be made: no needed fact is held.
     pub fn lost(&self, call: u64) -> Retention {
         let mut retention = Retention::default();
         for number in self.needs.needed_at(call) {
@@ -92,7 +92,8 @@ impl<'n> Scorer<'n> {
         retention
     }
 
-    /// How many different summaries the requests so far stood on: how often what is left has been summed up again.
+    /// Number of different summaries that the requests so far build on: how often the remaining content was
+    /// summarised again.
     pub fn compactions(&self) -> u64 {
         self.compactions
     }
@@ -183,17 +184,17 @@ impl<'n> Scorer<'n> {
     }
 }
 
-/// What a text stands for.
+/// Kind of a replacing text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Of {
-    /// Whatever it tells of.
+    /// Any other text.
     #[default]
     Others,
-    /// A result, of which it says that it was there.
+    /// A stub of a result.
     Result,
-    /// The result at this place, of which it is the beginning and the end.
+    /// Beginning and end of the result at this place.
     CutResult(u32),
-    /// The message at this place, of which it is the beginning and the end.
+    /// Beginning and end of the message at this place.
     CutMessage(u32),
 }
 
@@ -221,7 +222,7 @@ impl Text {
         Self { shown, of, left, words, names: Vec::new(), told, handles }
     }
 
-    /// Sets the words apart that stand nowhere in the text but in these passages of it.
+    /// Separates words that the text contains only in these passages.
     fn set_apart(&mut self, lists: &[String], needs: &Needs) {
         if lists.is_empty() {
             return;
@@ -229,7 +230,7 @@ impl Text {
         let mut rest = self.shown.clone();
         for list in lists {
             if let Some(at) = rest.find(list.as_str()) {
-                // A break, so that what stood around the passage makes no new word.
+                // The break keeps the words around the passage from joining.
                 rest.replace_range(at..at + list.len(), "\n");
             }
         }
@@ -241,7 +242,7 @@ impl Text {
     }
 }
 
-/// The passages of a summary that list names.
+/// Passages of a summary that list names.
 fn name_lists(summary: &Summary, names: Names) -> Vec<String> {
     match summary {
         Summary::Structured { brief, .. } => brief.name_lists(names),
@@ -279,7 +280,7 @@ impl Seen {
 struct Marks(Vec<u64>);
 
 impl Marks {
-    /// Makes room for so many numbers, and holds none.
+    /// Empties the set and makes room for `count` numbers.
     fn clear(&mut self, count: usize) {
         self.0.clear();
         self.0.resize(count.div_ceil(64), 0);

@@ -1,14 +1,14 @@
-//! Distinctive words: those by which a later text shows that it drew on an earlier one.
+//! Distinctive words, which show that a later text drew on an earlier one.
 //!
-//! A word is distinctive by its form. Whatever could be an English word, a plain number or the name of something that
-//! every model knows says nothing of where it came from, and is passed over.
+//! A word is distinctive by its form. Words that could be English, plain numbers, and names that every model
+//! knows say nothing about their source and are skipped.
 
 use super::{
     common::{COMMON_NAMES, COMMON_OPTIONS, COMMON_PATHS, ENDINGS},
     patterns::Edge,
 };
 
-/// What a word is by its form.
+/// Form of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Form {
     /// An identifier.
@@ -30,7 +30,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// What may stand around it.
+    /// Text that may surround the word.
     pub(super) fn edge(self) -> Edge {
         match self {
             Self::Name | Self::Id | Self::Number | Self::Version | Self::Url => Edge::Word,
@@ -41,16 +41,16 @@ impl Form {
     }
 }
 
-/// Words longer than this are data, not names.
+/// Longest word; anything longer is data.
 const LONGEST: usize = 200;
 
-/// Shows every distinctive word of a text to `see`.
+/// Calls `see` with every distinctive word of a text.
 pub(super) fn distinctive<'t>(text: &'t str, see: &mut impl FnMut(&'t str, Form)) {
     for chunk in text.split(is_break) {
         if chunk.len() < 4 || chunk.len() > LONGEST {
             continue;
         }
-        // Escapes within a text, as in JSON, part words too.
+        // Escapes within a text, as in JSON, also separate words.
         let mut rest = chunk;
         while let Some(at) = rest.find('\\') {
             of_chunk(&rest[..at], see);
@@ -136,7 +136,7 @@ fn of_word<'t>(word: &'t str, see: &mut impl FnMut(&'t str, Form)) {
     }
 }
 
-/// `src/a.rs:12:5` without the place in the file.
+/// Removes the position from names such as `src/a.rs:12:5`.
 fn without_place(chunk: &str) -> &str {
     let mut path = chunk;
     while let Some((head, tail)) = path.rsplit_once(':') {
@@ -148,7 +148,7 @@ fn without_place(chunk: &str) -> &str {
     path
 }
 
-/// `no-verify`, not `help`.
+/// Returns true for options such as `no-verify`, but not `help`.
 fn is_long_option(name: &str) -> bool {
     name.len() >= 6
         && name.contains('-')
@@ -156,7 +156,7 @@ fn is_long_option(name: &str) -> bool {
         && !COMMON_OPTIONS.contains(&name)
 }
 
-/// Whether a text with a slash is a path and not words with a slash between them.
+/// Returns true if a text with a slash is a path and not several words.
 fn is_path(text: &str) -> bool {
     let mut components =
         text.strip_prefix('/').or_else(|| text.strip_prefix("~/")).unwrap_or(text).split('/');
@@ -179,7 +179,7 @@ fn is_path(text: &str) -> bool {
         && !COMMON_PATHS.contains(&text)
 }
 
-/// Whether a word ends like a file.
+/// Returns true if a word ends like a file name.
 pub(super) fn is_file_name(word: &str) -> bool {
     let Some((stem, ending)) = word.rsplit_once('.') else { return false };
     stem.len() >= 2
@@ -189,7 +189,7 @@ pub(super) fn is_file_name(word: &str) -> bool {
         && !COMMON_PATHS.contains(&word)
 }
 
-/// `1.2.3`, `v1.2`, `1.2.3-rc1`.
+/// Returns true for versions such as `1.2.3`, `v1.2`, `1.2.3-rc1`.
 fn is_version(word: &str) -> bool {
     let bare = word.strip_prefix('v').unwrap_or(word);
     let (numbers, more) = bare.split_once(['-', '+']).unwrap_or((bare, ""));
@@ -208,7 +208,7 @@ fn is_version(word: &str) -> bool {
         )
 }
 
-/// A name of several words with digits enough to be nobody's invention.
+/// Returns true for a name of several words with so many digits that a model cannot have guessed it.
 fn is_id(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
@@ -220,11 +220,11 @@ fn is_id(word: &str) -> bool {
             && !matches!(project, "UTF" | "SHA" | "AES" | "ISO" | "RFC" | "HTTP" | "MD")
     });
     let range = word.split('-').all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-    // `1234-1300` are two numbers; `2026-01-29` is a date.
+    // `1234-1300` is a range of two numbers; `2026-01-29` is a date.
     plain && (ticket || digits >= 4 && word.len() >= 8 && (!range || word.matches('-').count() >= 2))
 }
 
-/// Four digits or more that nobody would think of by themselves.
+/// Returns true for four digits or more that a model would not guess.
 fn is_number(word: &str) -> bool {
     let digits = word.len() >= 4 && word.len() <= 20 && word.bytes().all(|byte| byte.is_ascii_digit());
     let Some(number) = word.parse::<u64>().ok().filter(|_| digits) else { return false };
@@ -235,7 +235,7 @@ fn is_number(word: &str) -> bool {
     !(year || sequence || same || port || number % 100 == 0 || number.is_power_of_two() || number % 3600 == 0)
 }
 
-/// Seven or more hexadecimal digits, letters and numbers among them.
+/// Returns true for seven or more hexadecimal digits with both letters and numbers.
 fn is_hash(word: &str) -> bool {
     (7..=64).contains(&word.len())
         && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -243,7 +243,7 @@ fn is_hash(word: &str) -> bool {
         && word.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
-/// An identifier that is no English word: of several words, or with digits.
+/// Returns true for an identifier of several words, or with digits, that is no English word.
 pub(super) fn is_name(word: &str) -> bool {
     let bytes = word.as_bytes();
     if word.len() < 6 || !bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {

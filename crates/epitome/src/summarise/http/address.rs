@@ -1,14 +1,14 @@
-//! Where a model is asked: the endpoint of each format below a base address.
+//! Endpoints of each format below a base address.
 
 use epitome_wire::{Format, ask::LimitName};
 use reqwest::Url;
 
 use super::BuildError;
 
-/// The endpoint below `address`, or that address if it is one already, and the host as people are told it.
+/// The endpoint below `address`, or that address if it is one already, with the host as people see it.
 ///
-/// An address without a path gets `/v1`. So does an Anthropic one whose path ends in no version: such servers state where
-/// their `/v1/messages` is, not where `/messages` is.
+/// An address without a path gets `/v1`. So does an Anthropic address whose path does not end in a version:
+/// such servers document the folder of their `/v1/messages`, not of `/messages`.
 pub(super) fn endpoint(format: Format, address: &str) -> Result<(Url, String), BuildError> {
     let mut url = Url::parse(address.trim()).map_err(|error| BuildError::Address { source: error.into() })?;
     let host = host(&url);
@@ -34,19 +34,19 @@ pub(super) fn endpoint(format: Format, address: &str) -> Result<(Url, String), B
     Ok((url, host))
 }
 
-/// `/v1`, `/v1beta`.
+/// Returns true for paths such as `/v1` and `/v1beta`.
 fn ends_in_version(path: &str) -> bool {
     let last = path.rsplit('/').next().unwrap_or_default();
     last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// The host and, if it is not the usual one, the port.
+/// The host, with the port unless it is the usual one.
 pub(super) fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or("an address without a host");
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// How a Chat server on this host is told how long its answer may be.
+/// Name of the answer's limit for a Chat server on this host.
 pub fn limit_name(host: &str) -> LimitName {
     let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
     if is_openai || host.ends_with(".openai.azure.com") {

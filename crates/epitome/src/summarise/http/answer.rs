@@ -1,4 +1,4 @@
-//! What a server says to a question: a draft, or its words and when to come back.
+//! Answers of a server: a draft, or an error with the time to ask again.
 
 use std::time::Duration;
 
@@ -9,24 +9,25 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::summarise::{Draft, SummarizeError};
 
-/// As much of a server's words as an error repeats, in characters.
+/// Most characters of a server's error message that are quoted.
 const WORDS: usize = 300;
 
-/// How the answer of a server is read, whoever carried the question there.
+/// Reader of a server's answers, however the question was sent.
 ///
-/// Whatever the server says is searched for the secrets it was shown before anyone sees it: some echo what they were sent.
+/// Every answer is searched for the secrets that the server was shown before it is passed on: some servers
+/// echo what they were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'r> {
-    /// The format it answers in.
+    /// Format of the answer.
     pub format: Format,
-    /// Who answers, as errors name it.
+    /// Host of the server, as errors name it.
     pub host: &'r str,
-    /// What it was shown, and nobody else may see.
+    /// Secrets that the server was shown and that must be removed.
     pub secrets: &'r [SecretString],
 }
 
 impl Reading<'_> {
-    /// The draft in the body of an answer with a good status.
+    /// Reads the draft from an answer with a successful status.
     pub fn answered(&self, body: &str) -> Result<Draft, SummarizeError> {
         let host = || self.host.to_owned();
         let reply = self.format.reply(body).map_err(|error| match error {
@@ -44,7 +45,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Why there is no draft, where the status is a bad one.
+    /// Makes the error for an answer with any other status.
     pub fn refused(&self, status: u16, headers: &HeaderMap, body: &str) -> SummarizeError {
         let host = self.host.to_owned();
         let said = self.words(body);
@@ -58,13 +59,13 @@ impl Reading<'_> {
         }
     }
 
-    /// Why there is no draft, where the server points to somebody else. Nobody follows.
+    /// Makes the error for a redirect. It is not followed.
     pub fn redirected(&self, to: Option<&str>) -> SummarizeError {
         let to = to.map_or_else(|| "an address that cannot be read".to_owned(), |to| self.redacted(to));
         SummarizeError::Redirected { host: self.host.to_owned(), to }
     }
 
-    /// What the server says instead of an answer.
+    /// Error message of the server.
     fn words(&self, body: &str) -> String {
         short(&self.redacted(&said(self.format, body)))
     }
@@ -74,7 +75,7 @@ impl Reading<'_> {
     }
 }
 
-/// The words of an error in a format's JSON, else the body as it is.
+/// The message in a format's error JSON, else the body as it is.
 fn said(format: Format, body: &str) -> String {
     match format.reply(body) {
         Err(WireError::NoAnswer { said, .. }) => said,
@@ -82,7 +83,7 @@ fn said(format: Format, body: &str) -> String {
     }
 }
 
-/// The beginning of a text, on one line.
+/// Beginning of a text, on one line.
 fn short(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
@@ -100,7 +101,7 @@ fn short(text: &str) -> String {
     if line.is_empty() { "it does not say why".to_owned() } else { line }
 }
 
-/// The text without any of the secrets it holds.
+/// Removes the secrets from a text.
 fn redacted(text: &str, secrets: &[SecretString]) -> String {
     let mut text = text.to_owned();
     for secret in secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty()) {
@@ -111,8 +112,8 @@ fn redacted(text: &str, secrets: &[SecretString]) -> String {
     text
 }
 
-/// When the server wants to be asked again. A date is read by the server's own clock, which goes along with it: ours may
-/// be wrong, and nobody here looks at one.
+/// Time that the server asks to wait. A date is compared with the server's own `Date` header: our clock may
+/// be wrong, and this library reads none.
 fn after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |name: &str| text(name).and_then(|text| text.parse::<f64>().ok());

@@ -1,10 +1,10 @@
-//! SVG elements, written one after the other. Whatever comes from a session is escaped here and nowhere else.
+//! SVG elements, written one after the other. Text from a session is escaped here and nowhere else.
 
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthStr;
 
-/// How wide a picture is.
+/// Width of a picture.
 pub(super) const WIDTH: f64 = 1_200.0;
 
 /// The elements drawn so far.
@@ -14,7 +14,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// Words that begin, end or have their middle at `x`, by their class.
+    /// Draws words that begin, end or are centred at `x`, depending on their class.
     pub(super) fn text(&mut self, x: f64, y: f64, class: &str, words: &str) {
         let (x, y, words) = (number(x), number(y), escaped(words));
         self.element(&format!("<text{} x=\"{x}\" y=\"{y}\">{words}</text>", classed(class)));
@@ -32,7 +32,7 @@ impl Canvas {
         self.element(&format!("<rect{class} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"));
     }
 
-    /// A diamond around a point.
+    /// Draws a diamond around a point.
     pub(super) fn diamond(&mut self, class: &str, x: f64, y: f64, radius: f64) {
         let mut path = Path::from(x, y - radius);
         path.to(x + radius, y).to(x, y + radius).to(x - radius, y).close();
@@ -43,7 +43,7 @@ impl Canvas {
         self.element(&format!("<path{} d=\"{}\"/>", classed(class), path.data));
     }
 
-    /// Elements that belong together and are explained when pointed at.
+    /// Draws elements that belong together, with an explanation that appears when pointed at.
     pub(super) fn explained(&mut self, words: &str, draw: impl FnOnce(&mut Self)) {
         self.element(&format!("<g><title>{}</title>", escaped(words)));
         draw(self);
@@ -75,7 +75,7 @@ impl Path {
         self
     }
 
-    /// To another height, then straight to the right.
+    /// Moves to another height, then straight to the right.
     pub(super) fn step(&mut self, x: f64, y: f64) -> &mut Self {
         let _ = write!(self.data, "V{}H{}", number(y), number(x));
         self
@@ -86,25 +86,27 @@ impl Path {
     }
 }
 
-/// To a tenth of a pixel: finer than is seen. What is no number is 0.
+/// Writes a number to a tenth of a pixel, finer than the eye sees. NaN and infinity become 0.
 pub(super) fn number(value: f64) -> String {
     let tenths = if value.is_finite() { (value * 10.0).round() / 10.0 } else { 0.0 };
-    // Negative zero would be written with its sign.
+    // Adding 0 removes the sign of a negative zero.
     format!("{}", tenths + 0.0)
 }
 
-/// A count, to calculate with places.
+/// Converts a count for calculations with positions.
 #[expect(clippy::cast_precision_loss, reason = "places are drawn to a tenth of a pixel")]
 pub(super) fn real(count: u64) -> f64 {
     count as f64
 }
 
-/// About how wide words are, in letters of a size: no font is at hand to measure with, and a wide one is assumed.
+/// Estimates the width of words at a letter size: no font is available to measure with, so a wide one is
+/// assumed.
 pub(super) fn wide(words: &str, size: f64) -> f64 {
     real(words.width() as u64) * size * 0.54
 }
 
-/// Words as XML can hold them: what it cannot, and what would turn the direction of the rest, is left out.
+/// Escapes words for XML. Characters that XML forbids, or that would turn the direction of the rest, are left
+/// out.
 pub(super) fn escaped(words: &str) -> String {
     let mut safe = String::with_capacity(words.len());
     for letter in words.chars() {

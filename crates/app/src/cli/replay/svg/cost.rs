@@ -1,4 +1,4 @@
-//! What each policy has cost so far, all in one chart, each line named at its end.
+//! Chart of the costs so far of all policies, each line named at its end.
 
 use super::{
     super::{
@@ -11,10 +11,10 @@ use super::{
     scale::{Across, Up},
 };
 
-/// How far the names of two lines are apart at least.
+/// Smallest distance between the names of two lines.
 const APART: f64 = 16.0;
 
-/// The chart; gives back where it ends.
+/// Draws the chart; returns its lower edge.
 pub(super) fn chart(
     canvas: &mut Canvas,
     across: &Across,
@@ -38,7 +38,7 @@ pub(super) fn chart(
     }
     canvas.line("zero", LEFT, up.zero, RIGHT, up.zero);
     pauses.bands(canvas, up.zero - height, up.zero);
-    // The first one is what is looked at first, and lies on top.
+    // The first line matters most, so it is drawn last, on top.
     for (index, (series, line)) in series.iter().zip(&lines).enumerate().rev() {
         draw(canvas, across, &up, &stroke(series, index), line);
     }
@@ -46,13 +46,13 @@ pub(super) fn chart(
     axis(canvas, across, up.zero)
 }
 
-/// How the line of a policy is told from others, here and beside its row.
+/// Style of a policy's line, here and beside its row.
 pub(super) fn stroke(series: &Series<'_>, index: usize) -> String {
     let dash = ["", " dash", " dots"][(index / 8) % 3];
     if series.is_full_history() { "full dash".to_owned() } else { format!("s{}{dash}", index % 8) }
 }
 
-/// What is added up: money, or tokens where no price is known.
+/// Quantity that is added up: money, or tokens if no price is known.
 #[derive(Clone, Copy)]
 enum Unit {
     Dollars,
@@ -72,7 +72,7 @@ impl Unit {
         }
     }
 
-    /// What it comes to after each column.
+    /// Running total after each column.
     fn line(self, columns: &[Column]) -> Vec<f64> {
         let amounts = columns.iter().map(|column| match self {
             Self::Dollars => column.money.unwrap_or_default().dollars(),
@@ -104,7 +104,7 @@ fn draw(canvas: &mut Canvas, across: &Across, up: &Up, stroke: &str, line: &[f64
     canvas.path(&format!("line {stroke}"), &path);
 }
 
-/// The names at the ends of the lines, moved apart where they would cover each other.
+/// Draws the names at the ends of the lines, moved apart where they would overlap.
 fn name(
     canvas: &mut Canvas,
     across: &Across,
@@ -144,7 +144,7 @@ fn name(
     }
 }
 
-/// Ascending places, moved as little as it takes to be [`APART`], from `top` to `bottom`.
+/// Moves ascending positions as little as possible until they are [`APART`], from `top` to `bottom`.
 fn apart(places: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     let mut moved = places.to_vec();
     let mut least = top;

@@ -1,4 +1,4 @@
-//! The pauses of a session: how long the cache had been alone when it was found cold.
+//! Pauses of a session: how long the cache had been unused when it was found cold.
 //!
 //! They are the same for all policies. Their lengths are written once above a chart, as far as there is room.
 
@@ -11,11 +11,11 @@ use super::{
     row::Row,
 };
 
-/// Where the pauses are and how long the longest of each place was.
+/// Positions of the pauses, with the longest pause at each.
 pub(super) struct Pauses(Vec<(f64, Option<Duration>)>);
 
 impl Pauses {
-    /// Those of all policies.
+    /// Collects the pauses of all policies.
     pub(super) fn new(rows: &[Row<'_>]) -> Self {
         let mut places: BTreeMap<usize, (f64, Option<Duration>)> = BTreeMap::new();
         for mark in rows.iter().flat_map(Row::marks).filter(|mark| mark.marks.pauses > 0) {
@@ -25,7 +25,7 @@ impl Pauses {
         Self(places.into_values().collect())
     }
 
-    /// Their lengths, the longest first; gives back where they end.
+    /// Writes their lengths, the longest first; returns their lower edge.
     pub(super) fn lengths(&self, canvas: &mut Canvas, y: f64) -> f64 {
         let mut lengths: Vec<_> =
             self.0.iter().filter_map(|(x, pause)| pause.map(|pause| (pause, *x))).collect();
@@ -50,14 +50,14 @@ impl Pauses {
         y + 22.0
     }
 
-    /// Their bands behind a chart.
+    /// Draws their bands behind a chart.
     pub(super) fn bands(&self, canvas: &mut Canvas, top: f64, bottom: f64) {
         for (x, _) in &self.0 {
             canvas.rect("pause", x - self.wide() / 2.0, top, self.wide(), bottom - top);
         }
     }
 
-    /// How wide a band is: many of them together leave most of a chart free.
+    /// Width of a band: many bands together leave most of a chart free.
     pub(super) fn wide(&self) -> f64 {
         (0.15 * (RIGHT - LEFT) / real(self.0.len() as u64).max(1.0)).clamp(0.5, 4.0)
     }

@@ -1,6 +1,8 @@
-//! A policy's row: above the zero line what was sent with each call, below it what was taken out, both on one scale.
+//! A policy's row: tokens sent with each call above the zero line and tokens evicted below it, both on one
+//! scale.
 //!
-//! Between them is a lane for what happened: a reset is seen where the area above it falls and the bar below it hangs.
+//! Between them is a lane for events: a reset is seen where the area above it falls and the bar below it
+//! hangs.
 
 use std::ops::Range;
 
@@ -18,18 +20,18 @@ use super::{
     scale::Across,
 };
 
-/// The name of the policy, above its chart.
+/// Height of the policy's name above its chart.
 const HEAD: f64 = 22.0;
-/// The lane for what happened.
+/// Height of the lane for events.
 const LANE: f64 = 10.0;
-/// Between two rows.
+/// Distance between two rows.
 const GAP: f64 = 18.0;
-/// How much higher the charts are than what is in them.
+/// Ratio of a chart's height to its highest value.
 const HEADROOM: f64 = 1.06;
-/// How far two marks are apart at least; what is nearer is one mark.
+/// Smallest distance between two marks; closer ones become one mark.
 const NEAR: f64 = 3.0;
 
-/// All rows; gives back where they end.
+/// Draws all rows; returns their lower edge.
 pub(super) fn all(canvas: &mut Canvas, across: &Across, rows: &[Row<'_>], pauses: &Pauses, y: f64) -> f64 {
     let series: Vec<_> = rows.iter().map(|row| row.series).collect();
     let height = match rows.len() {
@@ -52,7 +54,7 @@ pub(super) fn all(canvas: &mut Canvas, across: &Across, rows: &[Row<'_>], pauses
     axis(canvas, across, y - GAP + 3.0)
 }
 
-/// What the marks mean; only those that are there.
+/// Draws the meaning of the marks that occur.
 pub(super) fn legend(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], flow: &mut Flow) {
     let mut all = Marks::default();
     for series in series {
@@ -87,15 +89,15 @@ pub(super) fn legend(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], 
     });
 }
 
-/// What happened in some calls that stand too near to each other to be drawn apart.
+/// Events of neighbouring calls that are too close to be drawn apart.
 pub(super) struct Mark {
-    /// Where the first of them begins.
+    /// Left edge of the first call.
     pub(super) x: f64,
-    /// In which of the cells that are just wide enough for a mark.
+    /// Index of its cell; a cell is just wide enough for a mark.
     pub(super) cell: usize,
-    /// Which calls.
+    /// The calls.
     pub(super) calls: Range<usize>,
-    /// What.
+    /// The events.
     pub(super) marks: Marks,
 }
 
@@ -108,7 +110,7 @@ pub(super) struct Row<'a> {
     marks: Vec<Mark>,
 }
 
-/// Whether anything of it is drawn as a mark: a request that is too large is seen anyway.
+/// Returns true if any event is drawn as a mark. A request that is too large is visible without one.
 fn is_drawn(marks: &Marks) -> bool {
     *marks != Marks { overflowed: marks.overflowed, illegal: marks.illegal, ..Marks::default() }
 }
@@ -130,7 +132,7 @@ impl<'a> Row<'a> {
         Self { across, title, series: *series, columns, marks }
     }
 
-    /// What happened, from left to right.
+    /// Marks from left to right.
     pub(super) fn marks(&self) -> &[Mark] {
         &self.marks
     }
@@ -148,7 +150,7 @@ impl<'a> Row<'a> {
         if deep > 0.0 {
             canvas.text(LEFT - 8.0, below + 10.0, "axis end", "taken out");
         }
-        // Bands first: they lie over the areas and under everything else.
+        // Bands are drawn next: they lie over the areas and under everything else.
         for mark in self.marks.iter().filter(|mark| mark.marks.pauses > 0) {
             let wide = pauses.wide();
             canvas.rect("pause", mark.x - wide / 2.0, top, wide, up.height + LANE + deep);
@@ -177,7 +179,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Each region down to the zero line, the uppermost first: those below cover what is not its own.
+    /// Draws each region down to the zero line, the uppermost first, so that lower ones cover the rest.
     fn areas(&self, canvas: &mut Canvas, up: &Up) {
         for (index, (class, _, size)) in REGIONS.iter().enumerate().rev() {
             if self.columns.iter().any(|column| size(&column.regions).0 > 0) {
@@ -199,7 +201,7 @@ impl<'a> Row<'a> {
         let heights: Vec<_> = self.columns.iter().map(|column| up.y(real(size(column).0))).collect();
         let mut path = Path::from(LEFT, floor);
         for (index, height) in heights.iter().enumerate() {
-            // What goes on at the same height is one step.
+            // Neighbours of the same height are drawn as one step.
             if heights.get(index + 1).is_none_or(|next| (next - height).abs() >= 0.05) {
                 path.step(self.across.column(index + 1), *height);
             }
@@ -213,12 +215,12 @@ impl<'a> Row<'a> {
             let y = up.y(real(window.0));
             canvas.line("window", LEFT, y, RIGHT, y);
             let words = format!("window {}", text::tokens(window));
-            // Sessions begin small: here the line is free.
+            // Sessions begin small, so the line is free here.
             canvas.text(LEFT + 4.0, y - 4.0, "axis halo", &words);
         }
     }
 
-    /// How large a request is that does not fit the chart.
+    /// Writes the size of a request that exceeds the chart.
     fn beyond(&self, canvas: &mut Canvas, up: &Up) {
         let Some((index, column)) =
             self.columns.iter().enumerate().rev().max_by_key(|(_, column)| column.peak)
@@ -237,7 +239,7 @@ impl<'a> Row<'a> {
         let (x, what) = (mark.x, &mark.marks);
         canvas.explained(&self.explanation(mark), |canvas| {
             if what.pauses > 0 {
-                // Wider than what is seen, so that it is easily pointed at.
+                // Wider than the visible mark, so that it is easy to point at.
                 canvas.rect("touch", x - NEAR / 2.0, up.zero - up.height, NEAR, bottom - up.zero + up.height);
             }
             if what.evicted.0 > 0 {
@@ -246,7 +248,7 @@ impl<'a> Row<'a> {
             if what.reset() > 0 {
                 canvas.rect("reset", x - 0.2, up.zero + 1.0, band.min(2.0), LANE - 1.0);
             }
-            // At the end of the bar, where it hides nothing.
+            // At the end of the bar, where it covers nothing.
             let end = up.zero + LANE + up.tall(real(what.evicted.0)).max(2.0);
             if what.asked > 0 {
                 canvas.diamond("asked", x + band / 2.0, end, diamond);
@@ -295,7 +297,7 @@ impl<'a> Row<'a> {
         words.join("; ")
     }
 
-    /// What the row comes to, beside it.
+    /// Writes the totals of the row beside it.
     fn totals(&self, canvas: &mut Canvas, full: Option<Money>, top: f64) {
         let totals = self.series.totals();
         let marks = &totals.marks;

@@ -1,4 +1,4 @@
-//! Where calls and amounts stand in a picture.
+//! Positions of calls and amounts in a picture.
 
 use epitome::core::event::Time;
 
@@ -8,16 +8,16 @@ use super::{
     canvas::real,
 };
 
-/// Calls from left to right, a band each, or a band for some.
+/// Horizontal scale: calls from left to right, one band for each call or for several.
 pub(super) struct Across {
-    /// How many calls there are.
+    /// Number of calls.
     pub(super) calls: usize,
-    /// In how many columns they are drawn.
+    /// Number of columns that they are drawn in.
     pub(super) columns: usize,
     ticks: Vec<Tick>,
 }
 
-/// A call whose number is written.
+/// A call whose number is written on the axis.
 pub(super) struct Tick {
     pub(super) x: f64,
     pub(super) call: u64,
@@ -25,14 +25,14 @@ pub(super) struct Tick {
 }
 
 impl Across {
-    /// The calls of the longest of `series`, of which there is one at least.
+    /// Scale for the calls of the longest of `series`, which must not be empty.
     pub(super) fn new(series: &[Series<'_>], most: usize) -> Self {
         let calls = length(series);
         let mut across = Self { calls, columns: calls.min(most), ticks: Vec::new() };
         let longest = series.iter().max_by_key(|series| series.calls.len());
         let last = calls.saturating_sub(1);
         let mut places: Vec<_> = (0..last).step_by(series::step(calls / 8)).collect();
-        // The last call is named too; one that is close to it has no room for its words.
+        // The last call is labelled too; a label too close to it would overlap.
         while places.len() > 1
             && places.last().is_some_and(|place| across.call(last) - across.call(*place) < 70.0)
         {
@@ -47,52 +47,52 @@ impl Across {
         across
     }
 
-    /// Where the band of a call begins.
+    /// Left edge of a call's band.
     pub(super) fn call(&self, index: usize) -> f64 {
         LEFT + (RIGHT - LEFT) * real(index as u64) / real(self.calls.max(1) as u64)
     }
 
-    /// Where the band of a column begins.
+    /// Left edge of a column's band.
     pub(super) fn column(&self, index: usize) -> f64 {
         LEFT + (RIGHT - LEFT) * real(index as u64) / real(self.columns.max(1) as u64)
     }
 
-    /// Which of the cells of a width a column begins in.
+    /// Index of the cell in which a column begins, for cells of this width.
     pub(super) fn cell(&self, index: usize, width: f64) -> usize {
         let place = (self.column(index) - LEFT) / width;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the chart")]
         return place as usize;
     }
 
-    /// The calls whose numbers are written.
+    /// Calls whose numbers are written on the axis.
     pub(super) fn ticks(&self) -> &[Tick] {
         &self.ticks
     }
 }
 
-/// Amounts from the bottom up.
+/// Vertical scale: amounts from the bottom up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Up {
-    /// Where 0 is.
+    /// Position of 0.
     pub(super) zero: f64,
-    /// How high a chart is.
+    /// Height of the chart.
     pub(super) height: f64,
-    /// What its upper edge stands for.
+    /// Amount at its upper edge.
     pub(super) most: f64,
 }
 
 impl Up {
-    /// How high an amount is, and never higher than the chart.
+    /// Height of an amount, limited to the chart.
     pub(super) fn tall(&self, amount: f64) -> f64 {
         if self.most > 0.0 { (amount / self.most * self.height).clamp(0.0, self.height) } else { 0.0 }
     }
 
-    /// Where it ends.
+    /// Position of an amount's upper end.
     pub(super) fn y(&self, amount: f64) -> f64 {
         self.zero - self.tall(amount)
     }
 
-    /// Amounts worth a line, 0 among them: about `count`, and how far they are apart.
+    /// About `count` round amounts for grid lines, 0 among them, and their distance.
     pub(super) fn ticks(&self, count: u64) -> (Vec<f64>, f64) {
         if self.most <= 0.0 {
             return (vec![0.0], 1.0);
@@ -103,7 +103,7 @@ impl Up {
     }
 }
 
-/// The next of 1, 2, 5, 10, 20, … that is no less.
+/// The smallest of 1, 2, 5, 10, 20, … that is no less than `least`.
 fn step(least: f64) -> f64 {
     if least.is_nan() || least <= 0.0 || least.is_infinite() {
         return 1.0;

@@ -1,4 +1,4 @@
-//! What holds of every picture.
+//! Checks that hold for every picture.
 
 use epitome::{
     core::{Tokens, cost::Miss, event::Usage, profile::Money, view::Cause},
@@ -7,7 +7,7 @@ use epitome::{
 
 use super::{super::sample, *};
 
-/// The elements of a picture, in their order, each with its attributes. Fails where it is not well-formed XML.
+/// The elements of a picture, in order, each with its attributes. Fails if it is not well-formed XML.
 fn parsed(picture: &str) -> Vec<(String, Vec<(String, String)>)> {
     let (mut elements, mut open, mut rest) = (Vec::new(), Vec::new(), picture);
     while let Some(start) = rest.find('<') {
@@ -69,7 +69,7 @@ fn points(data: &str) -> Vec<(f64, f64)> {
     points
 }
 
-/// Draws, and checks what holds of every picture.
+/// Draws a picture and makes the checks that hold for every one.
 fn drawn(title: &Title, series: &[Series<'_>]) -> String {
     let picture = svg(title, series);
     assert_eq!(picture, svg(title, series), "the same picture every time");
@@ -143,7 +143,7 @@ fn a_picture_names_every_policy_its_regions_its_marks_and_its_source() {
     for (_, words, _) in REGIONS {
         assert_eq!(count(&picture, &format!(">{words}<")), 1, "{words}");
     }
-    // 1 in the legend, the others in the rows: one a reset.
+    // One in the legend, the others in the rows: one a reset.
     let resets: u64 = session.series().iter().map(|series| series.totals().marks.reset()).sum();
     assert_eq!(count(&picture, "<rect class=\"reset\"") as u64, 1 + resets);
     assert_eq!(count(&picture, "<rect class=\"evicted\"") as u64, 1 + resets);
