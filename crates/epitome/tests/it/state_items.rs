@@ -6,12 +6,15 @@
 
 use std::{
     collections::BTreeMap,
-    env, fmt::Write as _, fs,
+    env,
+    fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use epitome::{
+    compact::numbered,
     core::{
         EventId, Logged, Seq, ThreadId, Tokens,
         chain::{Digest, Link},
@@ -21,7 +24,6 @@ use epitome::{
         project::Line,
         summary::Section,
     },
-    compact::numbered,
     plan::{Asked, Plan},
     wire::transcripts::{Limits, read},
 };
@@ -115,7 +117,8 @@ fn continuations(data: &Path) -> Vec<Continuation> {
         let taken = paths.iter().filter_map(|path| {
             let file = path.file_name().unwrap().to_string_lossy().into_owned();
             let reading = read(&file, &fs::read(path).unwrap(), &Limits::default()).ok()?;
-            let threads = reading.sessions.into_iter().filter_map(|session| session.threads.into_iter().next());
+            let threads =
+                reading.sessions.into_iter().filter_map(|session| session.threads.into_iter().next());
             let long: Vec<_> = threads.filter(|thread| thread.events.len() >= 12).take(sessions).collect();
             (!long.is_empty()).then_some((file, long))
         });
@@ -197,7 +200,12 @@ fn what_continuations_of_real_sessions_say_of_their_state_is_true() {
             if labels.labels == [Label::True; 2] {
                 sound += 1;
             } else {
-                writeln!(wrong, "{} {}: {} {:?}", continuation.name, item.digest, item.section, labels.labels).unwrap();
+                writeln!(
+                    wrong,
+                    "{} {}: {} {:?}",
+                    continuation.name, item.digest, item.section, labels.labels
+                )
+                .unwrap();
             }
         }
         if let Some(folder) = &sheets {
@@ -207,10 +215,15 @@ fn what_continuations_of_real_sessions_say_of_their_state_is_true() {
             fs::write(folder.join(format!("{}.json", name.replace('/', "-"))), sheet).unwrap();
         }
     }
-    println!("{told} items of state, {labelled} labelled, {agreed} alike by both readers, {sound} true\n{wrong}");
+    println!(
+        "{told} items of state, {labelled} labelled, {agreed} alike by both readers, {sound} true\n{wrong}"
+    );
     if sheets.is_none() {
         let share = |part: usize, of: usize| part as f64 / of as f64;
-        assert!(share(labelled, told) >= LABELLED, "{labelled} of {told} items are labelled: see this file's head");
+        assert!(
+            share(labelled, told) >= LABELLED,
+            "{labelled} of {told} items are labelled: see this file's head"
+        );
         assert!(share(sound, labelled) >= PRECISION, "{sound} of {labelled} are true:\n{wrong}");
     }
 }
