@@ -6,11 +6,11 @@
 //! - content that is `null`, `""`, one empty text block, an empty list or missing;
 //! - the order of an object's keys, how strings are escaped, how numbers are written (`1.0` is `1`), whitespace;
 //! - how the JSON inside an arguments string is written; an arguments string that is not JSON is compared as text;
-//! - the members of an answer that clients need not send back. Anthropic: all but role and content, once the message
-//!   has
-//! an id, a type or usage. Chat: `annotations`, members that are `null`, an empty `tool_calls`, of `audio` all but
-//! its id, and of a message inside a response every member not listed in [`CHAT_ECHOED`]. Responses: an output item's
-//! `id`, `status`, passthrough metadata and `null`s, and an output text's `annotations` and `logprobs`;
+//! - the members of an answer that clients need not send back. Anthropic: all but role and content, once the
+//!   message has an id, a type or usage. Chat: `annotations`, members that are `null`, an empty `tool_calls`,
+//!   of `audio` all but its id, and of a message inside a response every member not listed in [`CHAT_ECHOED`].
+//!   Responses: an output item's `id`, `status`, passthrough metadata and `null`s, and an output text's
+//!   `annotations` and `logprobs`;
 //! - a Responses message that omits its type, `message`.
 //!
 //! The digest is taken over a canonical form with tags and lengths, so no two different values share one.

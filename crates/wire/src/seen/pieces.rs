@@ -2,9 +2,8 @@
 //!
 //! Pieces rather than the message, because a client may split a message to put a note between, and join it again in
 //! its next call. Beyond the differences that [the normalised form](crate::normal) ignores, these do not count:
-//! - an answer's reasoning, and every other member that is neither text, refusal, sound nor call: most clients keep
-//!   only
-//! those. Of a text only the text counts, of a call its id, name, namespace and arguments;
+//! - an answer's reasoning, and every other member that is neither text, refusal, sound nor call: most clients
+//!   keep only those. Of a text only the text counts, of a call its id, name, namespace and arguments;
 //! - whitespace around a text, and texts that hold nothing else;
 //! - empty arguments written as `""`, `{}` or not at all, and a result's explicit statement that it is no error;
 //! - a Responses item's id and status, whoever made it;

@@ -6,14 +6,13 @@
 //! last message before it that showed one, so that it leaves with its bytes when the rest does.
 //!
 //! Before the first message that shows a format, the two kinds of files differ:
-//! - A document (a list, an object, a line that is a whole conversation) is complete, so its first messages are read
-//!   in the
-//! format of the first that shows one. The price: a document that showed none and then grows by a message that does
-//! reads differently from its first message on, and an import makes a fork of it, with a warning.
-//! - A file with a message per line is appended to, and its earlier reading must stay valid. So its first messages
-//!   are read
-//! as OpenAI Chat until a message shows a format. The price: they are written anew when the file leaves as another
-//! provider's.
+//! - A document (a list, an object, a line that is a whole conversation) is complete, so its first messages are
+//!   read in the format of the first that shows one. The price: a document that showed none and then grows by a
+//!   message that does reads differently from its first message on, and an import makes a fork of it, with a
+//!   warning.
+//! - A file with a message per line is appended to, and its earlier reading must stay valid. So its first
+//!   messages are read as OpenAI Chat until a message shows a format. The price: they are written anew when the
+//!   file leaves as another provider's.
 //!
 //! Members of a document beside the messages (an id, metadata) are kept as a request's settings are: the document
 //! with `null` in place of the messages, before them. If they change, that too is a fork.
