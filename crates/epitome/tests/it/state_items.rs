@@ -187,7 +187,7 @@ fn what_continuations_of_real_sessions_say_of_their_state_is_true() {
     let labels: BTreeMap<String, ItemLabels> =
         serde_json::from_str(include_str!("state_items/labels.json")).unwrap();
     let sheets = env::var_os("EPITOME_ITEMS").map(PathBuf::from);
-    let (mut told, mut labelled, mut sound, mut agreed) = (0, 0, 0, 0);
+    let (mut told, mut labelled, mut sound, mut agreed) = (0_u32, 0_u32, 0_u32, 0_u32);
     let mut wrong = String::new();
     for continuation in continuations(&data) {
         let Some((text, request)) = summary(&continuation) else { continue };
@@ -196,7 +196,7 @@ fn what_continuations_of_real_sessions_say_of_their_state_is_true() {
             told += 1;
             let Some(labels) = labels.get(&item.digest) else { continue };
             labelled += 1;
-            agreed += usize::from(labels.labels[0] == labels.labels[1]);
+            agreed += u32::from(labels.labels[0] == labels.labels[1]);
             if labels.labels == [Label::True; 2] {
                 sound += 1;
             } else {
@@ -219,7 +219,7 @@ fn what_continuations_of_real_sessions_say_of_their_state_is_true() {
         "{told} items of state, {labelled} labelled, {agreed} alike by both readers, {sound} true\n{wrong}"
     );
     if sheets.is_none() {
-        let share = |part: usize, of: usize| part as f64 / of as f64;
+        let share = |part: u32, of: u32| f64::from(part) / f64::from(of);
         assert!(
             share(labelled, told) >= LABELLED,
             "{labelled} of {told} items are labelled: see this file's head"
