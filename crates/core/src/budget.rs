@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     context::Tier,
     event::Usage,
-    profile::{Profile, Share, Window},
+    profile::{ModelWindow, Profile, Share},
     tokens::Tokens,
 };
 
@@ -27,7 +27,7 @@ pub struct Budget {
 
 /// Room that must stay free in a model's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Reserves {
+pub struct WindowReserves {
     /// For the answer; never more than the model can say.
     pub output: Tokens,
     /// Room for text that hooks inject.
@@ -36,7 +36,7 @@ pub struct Reserves {
     pub margin: Tokens,
 }
 
-impl Default for Reserves {
+impl Default for WindowReserves {
     /// Room for an answer, no injected text, exact counts.
     fn default() -> Self {
         Self { output: Tokens(16_000), injection: Tokens(0), margin: Tokens(0) }
@@ -51,11 +51,11 @@ impl Budget {
 
     /// The budget of a model: its input less the reserves, and its thresholds as shares of the window less the
     /// output's reserve. A window that is unknown or unlimited has no ceiling and no thresholds.
-    pub fn for_profile(profile: &Profile, reserves: Reserves) -> Self {
+    pub fn for_profile(profile: &Profile, reserves: WindowReserves) -> Self {
         let Some(usable) = usable(profile, reserves.output) else { return Self::new(Tokens::MAX) };
         let open = match profile.window {
-            Window::Of(window) => usable.min(window.less(answer(profile, reserves.output))),
-            Window::Unknown | Window::Unlimited => usable,
+            ModelWindow::Of(window) => usable.min(window.less(answer(profile, reserves.output))),
+            ModelWindow::Unknown | ModelWindow::Unlimited => usable,
         };
         let thresholds = profile.thresholds;
         let thresholded = Self {
@@ -64,18 +64,18 @@ impl Budget {
             force: thresholds.force.of(open),
             ..Self::new(open)
         };
-        let budget = thresholded.reserve(reserves.injection).reserve(reserves.margin);
+        let budget = thresholded.with_reserve(reserves.injection).with_reserve(reserves.margin);
         // Reserves that eat into the trigger must not eat up the gap below it: every call would compact.
         let target = if budget.trigger < budget.ceiling {
             budget.target
         } else {
             thresholds.target.of(budget.ceiling)
         };
-        budget.aim(target)
+        budget.with_target(target)
     }
 
     /// The same ceiling less `reserved`, which something else will fill: an answer, injected content, a margin.
-    pub fn reserve(self, reserved: Tokens) -> Self {
+    pub fn with_reserve(self, reserved: Tokens) -> Self {
         let ceiling = self.ceiling.less(reserved);
         Self {
             ceiling,
@@ -87,12 +87,12 @@ impl Budget {
     }
 
     /// A reduction, once begun, goes down to `target`.
-    pub fn aim(self, target: Tokens) -> Self {
+    pub fn with_target(self, target: Tokens) -> Self {
         Self { target: target.min(self.ceiling), ..self }
     }
 
     /// The same ceiling, with other thresholds. None is above the one that follows it.
-    pub fn act(self, target: Tokens, trigger: Tokens, force: Tokens) -> Self {
+    pub fn with_thresholds(self, target: Tokens, trigger: Tokens, force: Tokens) -> Self {
         let force = force.min(self.ceiling);
         let trigger = trigger.min(force);
         Self { target: target.min(trigger), trigger, force, ..self }
@@ -100,7 +100,7 @@ impl Budget {
 
     /// At most `tokens` of one tier, by what [`Context::counted_against`](crate::context::Context::counted_against) counts.
     /// The prefix has no cap: no reducer may touch it, so one would never be kept.
-    pub fn cap(mut self, tier: Tier, tokens: Tokens) -> Self {
+    pub fn with_cap(mut self, tier: Tier, tokens: Tokens) -> Self {
         if tier != Tier::Prefix {
             self.caps.insert(tier, tokens);
         }
@@ -142,9 +142,9 @@ impl Budget {
 /// `output_cap` or the model's output limit, whichever is less. `None` if that is unlimited or unknown.
 pub fn usable(profile: &Profile, output_cap: Tokens) -> Option<Tokens> {
     match (profile.window, profile.input_limit) {
-        (Window::Unlimited, _) | (Window::Unknown, None) => None,
-        (Window::Unknown | Window::Of(_), Some(limit)) => Some(limit),
-        (Window::Of(window), None) => Some(window.less(answer(profile, output_cap))),
+        (ModelWindow::Unlimited, _) | (ModelWindow::Unknown, None) => None,
+        (ModelWindow::Unknown | ModelWindow::Of(_), Some(limit)) => Some(limit),
+        (ModelWindow::Of(window), None) => Some(window.less(answer(profile, output_cap))),
     }
 }
 
@@ -160,7 +160,7 @@ fn answer(profile: &Profile, output_cap: Tokens) -> Tokens {
 
 /// Division of a window into regions, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Regions {
+pub struct WindowRegions {
     /// The whole.
     pub window: Tokens,
     /// System prompt, tools and project instructions.
@@ -175,15 +175,20 @@ pub struct Regions {
 
 /// Division of a model's window, given the sizes of its prefix and of the history that is kept verbatim.
 /// `None` if the window is unlimited or unknown.
-pub fn regions(profile: &Profile, output_cap: Tokens, prefix: Tokens, recent: Tokens) -> Option<Regions> {
-    let Window::Of(window) = profile.window else { return None };
+pub fn regions(
+    profile: &Profile,
+    output_cap: Tokens,
+    prefix: Tokens,
+    recent: Tokens,
+) -> Option<WindowRegions> {
+    let ModelWindow::Of(window) = profile.window else { return None };
     let output_reserve = answer(profile, output_cap).min(window);
     let system_prefix = prefix.min(window.less(output_reserve));
     let usable = window.less(output_reserve).less(system_prefix);
-    Some(Regions { window, system_prefix, output_reserve, usable, recent_window: recent.min(usable) })
+    Some(WindowRegions { window, system_prefix, output_reserve, usable, recent_window: recent.min(usable) })
 }
 
-impl Regions {
+impl WindowRegions {
     /// A region as a part of the window.
     pub fn share(&self, region: Tokens) -> Share {
         Share::ratio(region, self.window)
@@ -205,19 +210,19 @@ mod tests {
         profiles.find("test").unwrap().clone()
     }
 
-    fn reserves(output: u64, injection: u64, margin: u64) -> Reserves {
-        Reserves { output: Tokens(output), injection: Tokens(injection), margin: Tokens(margin) }
+    fn reserves(output: u64, injection: u64, margin: u64) -> WindowReserves {
+        WindowReserves { output: Tokens(output), injection: Tokens(injection), margin: Tokens(margin) }
     }
 
     #[test]
     fn reserves_lower_the_ceiling_and_the_target_never_exceeds_it() {
-        let budget = Budget::new(Tokens(100)).aim(Tokens(90)).reserve(Tokens(20));
+        let budget = Budget::new(Tokens(100)).with_target(Tokens(90)).with_reserve(Tokens(20));
         assert_eq!((budget.ceiling(), budget.target()), (Tokens(80), Tokens(80)));
-        assert_eq!(Budget::new(Tokens(5)).reserve(Tokens(9)).ceiling(), Tokens(0));
+        assert_eq!(Budget::new(Tokens(5)).with_reserve(Tokens(9)).ceiling(), Tokens(0));
     }
 
     /// Target, trigger, force and ceiling.
-    fn check(toml: &str, reserves: Reserves, expected: [u64; 4]) {
+    fn check(toml: &str, reserves: WindowReserves, expected: [u64; 4]) {
         let budget = Budget::for_profile(&profile(toml), reserves);
         let Tokens(target) = budget.target();
         assert_eq!([target, budget.trigger().0, budget.force().0, budget.ceiling().0], expected, "{toml}");

@@ -17,7 +17,7 @@ use crate::{id::ModelName, profile::Share, tokens::Tokens};
 ///
 /// ```
 /// use epitome_core::{
-///     calibration::{Calibration, Observation, Prefix},
+///     calibration::{Calibration, TokenObservation, PrefixAvailability},
 ///     profile::Share,
 ///     tokens::Tokens,
 /// };
@@ -26,38 +26,38 @@ use crate::{id::ModelName, profile::Share, tokens::Tokens};
 /// assert_eq!(calibration.margin(Tokens(1_000)), Tokens(100));
 /// for _ in 0..100 {
 ///     let (estimated, actual) = (Tokens(10_000), Tokens(12_800));
-///     calibration.observe(Observation { estimated, actual, prefix: Prefix::Known });
+///     calibration.observe(TokenObservation { estimated, actual, prefix: PrefixAvailability::Known });
 /// }
 /// assert_eq!(calibration.expected(Tokens(1_000)), Tokens(1_280));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
+#[serde(from = "StoredCalibration")]
 pub struct Calibration {
     /// Share by which an estimate may be too low before any call was observed.
     prior: Share,
     /// The last ratios, the newest last.
-    ratios: VecDeque<Ratio>,
+    ratios: VecDeque<TokenRatio>,
     /// The same ratios, the lowest first.
     #[serde(skip_serializing)]
-    sorted: Vec<Ratio>,
+    sorted: Vec<TokenRatio>,
     /// Ratios in a row that did not fit the others.
-    doubtful: Vec<Ratio>,
+    doubtful: Vec<TokenRatio>,
 }
 
 /// Estimated and reported tokens of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observation {
+pub struct TokenObservation {
     /// The input as counted before the call.
     pub estimated: Tokens,
     /// The input as reported after it.
     pub actual: Tokens,
     /// Coverage of the system prompt and the tools by the count.
-    pub prefix: Prefix,
+    pub prefix: PrefixAvailability,
 }
 
 /// Availability of the system prompt and the tools of a call for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefix {
+pub enum PrefixAvailability {
     /// They were.
     Known,
     /// They were missing, so the two counts cannot be compared.
@@ -65,13 +65,13 @@ pub enum Prefix {
 }
 
 /// Ratio of reported to estimated tokens, in thousandths.
-type Ratio = u32;
+type TokenRatio = u32;
 
 const ONE: u64 = 1_000;
 /// Number of ratios that are kept. With this many the bound is the second highest.
 const KEPT: usize = 128;
 /// A ratio outside of this is no counter's error: the report is about something else.
-const POSSIBLE: std::ops::RangeInclusive<Ratio> = 200..=5_000;
+const POSSIBLE: std::ops::RangeInclusive<TokenRatio> = 200..=5_000;
 /// So many ratios in a row that do not fit the others are the new rule and not exceptions.
 const TURNING: usize = 6;
 /// Below this many tokens the wrapping, not the text, makes the ratio.
@@ -85,7 +85,7 @@ impl Calibration {
 
     /// Learns from a call, unless it is useless: its prefix was not counted, it was tiny, or its ratio lies
     /// so far off that something else must be wrong. A ratio that lies off again and again is believed.
-    pub fn observe(&mut self, observation: Observation) {
+    pub fn observe(&mut self, observation: TokenObservation) {
         let Some(ratio) = ratio(observation) else { return };
         if self.fits(ratio) {
             self.doubtful.clear();
@@ -131,8 +131,8 @@ impl Calibration {
         self.bound(estimate).less(estimate)
     }
 
-    fn keep(&mut self, ratio: Ratio) {
-        let place = |sorted: &[Ratio], ratio: Ratio| sorted.partition_point(|other| *other < ratio);
+    fn keep(&mut self, ratio: TokenRatio) {
+        let place = |sorted: &[TokenRatio], ratio: TokenRatio| sorted.partition_point(|other| *other < ratio);
         if self.ratios.len() == KEPT
             && let Some(oldest) = self.ratios.pop_front()
         {
@@ -144,7 +144,7 @@ impl Calibration {
 
     /// Returns true if a ratio is of a kind with the others: within eight times their usual distance from the
     /// median, and in any case if it is within a third of it.
-    fn fits(&self, ratio: Ratio) -> bool {
+    fn fits(&self, ratio: TokenRatio) -> bool {
         let Some(median) = self.median().filter(|_| self.sorted.len() >= TURNING) else { return true };
         let mut distances: Vec<u64> =
             self.sorted.iter().map(|ratio| u64::from(*ratio).abs_diff(median)).collect();
@@ -172,13 +172,13 @@ impl Calibration {
     }
 }
 
-fn ratio(observation: Observation) -> Option<Ratio> {
-    let Observation { estimated, actual, prefix } = observation;
-    if prefix == Prefix::Unknown || estimated < TELLING {
+fn ratio(observation: TokenObservation) -> Option<TokenRatio> {
+    let TokenObservation { estimated, actual, prefix } = observation;
+    if prefix == PrefixAvailability::Unknown || estimated < TELLING {
         return None;
     }
     let ratio = (u128::from(actual.0) * u128::from(ONE)).div_ceil(u128::from(estimated.0));
-    Ratio::try_from(ratio).ok().filter(|ratio| POSSIBLE.contains(ratio))
+    TokenRatio::try_from(ratio).ok().filter(|ratio| POSSIBLE.contains(ratio))
 }
 
 /// Rounded up: a margin errs on the safe side.
@@ -189,18 +189,19 @@ fn scaled(tokens: Tokens, thousandths: u64) -> Tokens {
 
 /// A calibration in its stored form. Invalid values are dropped on reading.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredCalibration {
     prior: Share,
     #[serde(default)]
-    ratios: Vec<Ratio>,
+    ratios: Vec<TokenRatio>,
     #[serde(default)]
-    doubtful: Vec<Ratio>,
+    doubtful: Vec<TokenRatio>,
 }
 
-impl From<Stored> for Calibration {
-    fn from(stored: Stored) -> Self {
-        let newest = |ratios: Vec<Ratio>, most: usize| {
-            let possible: Vec<Ratio> = ratios.into_iter().filter(|ratio| POSSIBLE.contains(ratio)).collect();
+impl From<StoredCalibration> for Calibration {
+    fn from(stored: StoredCalibration) -> Self {
+        let newest = |ratios: Vec<TokenRatio>, most: usize| {
+            let possible: Vec<TokenRatio> =
+                ratios.into_iter().filter(|ratio| POSSIBLE.contains(ratio)).collect();
             possible[possible.len().saturating_sub(most)..].to_vec()
         };
         let mut calibration = Self::new(stored.prior);
@@ -215,11 +216,11 @@ impl From<Stored> for Calibration {
 /// A calibration for each model and counter: one pair's calibration says nothing about another's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Calibrations {
+pub struct CalibrationTable {
     by_model: BTreeMap<ModelName, BTreeMap<String, Calibration>>,
 }
 
-impl Calibrations {
+impl CalibrationTable {
     /// The calibration of a model for a counter, or an empty one.
     pub fn get(&self, model: &ModelName, counter: &str, prior: Share) -> Calibration {
         let known = self.by_model.get(model).and_then(|counters| counters.get(counter));
@@ -227,7 +228,7 @@ impl Calibrations {
     }
 
     /// Learns from a call.
-    pub fn observe(&mut self, model: &ModelName, counter: &str, prior: Share, observation: Observation) {
+    pub fn observe(&mut self, model: &ModelName, counter: &str, prior: Share, observation: TokenObservation) {
         let counters = self.by_model.entry(model.clone()).or_default();
         counters.entry(counter.to_owned()).or_insert_with(|| Calibration::new(prior)).observe(observation);
     }
@@ -241,8 +242,12 @@ mod tests {
 
     const PRIOR: Share = Share::percent(10);
 
-    fn seen(estimated: u64, actual: u64) -> Observation {
-        Observation { estimated: Tokens(estimated), actual: Tokens(actual), prefix: Prefix::Known }
+    fn seen(estimated: u64, actual: u64) -> TokenObservation {
+        TokenObservation {
+            estimated: Tokens(estimated),
+            actual: Tokens(actual),
+            prefix: PrefixAvailability::Known,
+        }
     }
 
     /// A calibration that saw these ratios, in thousandths, at 10 000 tokens.
@@ -266,7 +271,7 @@ mod tests {
     #[test]
     fn calls_that_tell_nothing_change_nothing() {
         let mut calibration = Calibration::new(PRIOR);
-        calibration.observe(Observation { prefix: Prefix::Unknown, ..seen(10_000, 40_000) });
+        calibration.observe(TokenObservation { prefix: PrefixAvailability::Unknown, ..seen(10_000, 40_000) });
         calibration.observe(seen(499, 499));
         calibration.observe(seen(0, 5));
         calibration.observe(seen(10_000, 0));
@@ -318,13 +323,13 @@ mod tests {
     #[test]
     fn models_and_counters_are_apart() {
         let (opus, sonnet) = (ModelName::from("opus"), ModelName::from("sonnet"));
-        let mut calibrations = Calibrations::default();
+        let mut calibrations = CalibrationTable::default();
         calibrations.observe(&opus, "o200k", PRIOR, seen(10_000, 12_800));
         assert_eq!(calibrations.get(&opus, "o200k", PRIOR).observations(), 1);
         assert_eq!(calibrations.get(&opus, "estimate-1", PRIOR).observations(), 0);
         assert_eq!(calibrations.get(&sonnet, "o200k", PRIOR).observations(), 0);
         let json = serde_json::to_string(&calibrations).unwrap();
-        assert_eq!(serde_json::from_str::<Calibrations>(&json).unwrap(), calibrations);
+        assert_eq!(serde_json::from_str::<CalibrationTable>(&json).unwrap(), calibrations);
     }
 
     /// Ratios scattered evenly around a centre, in an order that repeats for a seed.

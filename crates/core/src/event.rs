@@ -1,6 +1,6 @@
 //! Facts: the events of a session, in the past tense, each kept with the JSON it came from.
 //!
-//! A [`Fact`] is the part of an event that the rest of Epitome understands; [`Raw`] is the part that must
+//! A [`Fact`] is the part of an event that the rest of Epitome understands; [`RawJson`] is the part that must
 //! leave with the very bytes it came with. An event is never changed once it is logged.
 
 use std::{fmt, sync::Arc};
@@ -8,52 +8,52 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    chain::{Digest, Link},
+    hash_chain::{ChainLink, Digest},
     id::{AnswerId, CallId, EventId, ModelName, Seq, ToolName},
     media::Media,
-    summary::Brief,
+    summary::StructuredSummary,
     tokens::Tokens,
-    unread::{self, Payer},
+    unparsed_json::{self, ChargedPart},
 };
 
 /// Something that happened, not yet in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time of the event, if known.
-    pub time: Option<Time>,
+    pub time: Option<Timestamp>,
     /// Its name where it came from: a line's uuid, a message's id.
     pub origin: Option<String>,
     /// The event as a fact.
     pub fact: Fact,
     /// The JSON it came from.
-    pub raw: Raw,
+    pub raw: RawJson,
     /// The normalised digest of the part that a client would send back, or `None` if no client ever would.
     pub normal: Option<Digest>,
 }
 
 /// An event in its place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct LoggedEvent {
     /// The thread that owns it, and its place there.
     pub id: EventId,
     /// The event itself.
     pub event: Event,
     /// Both chains, up to and with this event.
-    pub link: Link,
+    pub link: ChainLink,
 }
 
 impl Event {
     /// A fact of Epitome's own: it has no provider's JSON, so it is its own raw form.
-    pub fn own(fact: Fact, time: Option<Time>) -> Self {
+    pub fn from_fact(fact: Fact, time: Option<Timestamp>) -> Self {
         let json = json(&fact).into();
-        Self { time, origin: None, fact, raw: Raw { dialect: Dialect::Epitome, json }, normal: None }
+        Self { time, origin: None, fact, raw: RawJson { dialect: RawDialect::Epitome, json }, normal: None }
     }
 
     /// A fact read from a file that is not in a provider's format. Its content stands in for the normalised
     /// form.
     pub fn native(dialect: &'static str, raw: impl Into<Arc<str>>, fact: Fact) -> Self {
         let normal = fact.is_message().then(|| Digest::of(json(&fact).as_bytes()));
-        let raw = Raw { dialect: Dialect::Native(dialect.to_owned()), json: raw.into() };
+        let raw = RawJson { dialect: RawDialect::Native(dialect.to_owned()), json: raw.into() };
         Self { time: None, origin: None, fact, raw, normal }
     }
 
@@ -83,18 +83,18 @@ impl Event {
         let mut pieces = Vec::new();
         // Counted once, however many pay for it.
         let mut shared = Tokens(0);
-        unread::visit(self, &mut |payer, text| {
+        unparsed_json::visit_unparsed(self, &mut |payer, text| {
             if pieces.is_empty() {
                 pieces.resize(rest + 1, Tokens(0));
             }
             let at = match payer {
-                Payer::Result(index) => index,
-                Payer::Part(index) => results + index,
-                Payer::Everyone if rest > 0 => {
+                ChargedPart::Result(index) => index,
+                ChargedPart::Part(index) => results + index,
+                ChargedPart::Everyone if rest > 0 => {
                     shared += count(text);
                     return;
                 }
-                Payer::Everyone | Payer::Event => rest,
+                ChargedPart::Everyone | ChargedPart::Event => rest,
             };
             pieces[at] += count(text);
         });
@@ -103,7 +103,7 @@ impl Event {
     }
 
     /// The same event, at a time.
-    pub fn at(mut self, time: Option<Time>) -> Self {
+    pub fn at(mut self, time: Option<Timestamp>) -> Self {
         self.time = time;
         self
     }
@@ -127,13 +127,13 @@ fn json(fact: &Fact) -> String {
 /// Milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Time(pub i64);
+pub struct Timestamp(pub i64);
 
 /// The JSON an event came from, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Raw {
+pub struct RawJson {
     /// Format of the JSON.
-    pub dialect: Dialect,
+    pub dialect: RawDialect,
     /// One JSON value.
     pub json: Arc<str>,
 }
@@ -141,7 +141,7 @@ pub struct Raw {
 /// Format of a raw value's JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
-pub enum Dialect {
+pub enum RawDialect {
     /// A fact of Epitome's own.
     Epitome,
     /// An OpenAI Chat Completions message, tool list or request.
@@ -154,7 +154,7 @@ pub enum Dialect {
     Native(String),
 }
 
-impl Dialect {
+impl RawDialect {
     /// The name it is stored under.
     pub fn name(&self) -> &str {
         match self {
@@ -167,7 +167,7 @@ impl Dialect {
     }
 }
 
-impl From<String> for Dialect {
+impl From<String> for RawDialect {
     fn from(name: String) -> Self {
         match name.as_str() {
             "epitome" => Self::Epitome,
@@ -179,13 +179,13 @@ impl From<String> for Dialect {
     }
 }
 
-impl From<Dialect> for String {
-    fn from(dialect: Dialect) -> Self {
+impl From<RawDialect> for String {
+    fn from(dialect: RawDialect) -> Self {
         dialect.name().to_owned()
     }
 }
 
-impl fmt::Display for Dialect {
+impl fmt::Display for RawDialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name().fmt(f)
     }
@@ -198,14 +198,14 @@ pub enum Fact {
     /// The model was given instructions or tools.
     Instructed {
         /// Kind of instruction.
-        what: Instruction,
+        what: InstructionKind,
         /// Its content; a tool definition is an opaque part named after the tool.
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
     },
     /// The user said something.
     UserSaid {
         /// Content of the message.
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
     },
     /// The model answered. Several events may share an answer: they are its fragments, in order.
     AssistantSaid {
@@ -216,7 +216,7 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<ModelName>,
         /// Text, reasoning, tool calls, refusals.
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
     },
     /// Tools returned.
     ToolReturned {
@@ -224,12 +224,12 @@ pub enum Fact {
         results: Vec<ToolResult>,
         /// Content of the same message beside them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
     },
     /// Someone asked for a compaction: the marker.
     CompactionRequested {
         /// Cause of the request.
-        trigger: Trigger,
+        trigger: CompactionTrigger,
         /// Topic that the summary should focus on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         focus: Option<String>,
@@ -264,7 +264,7 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         beside: Option<Seq>,
         /// Content that was added.
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
     },
     /// The provider reported the usage of a call. The last report about an answer counts.
     UsageReported {
@@ -293,7 +293,7 @@ pub enum Fact {
 /// Kind of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Instruction {
+pub enum InstructionKind {
     /// Settings of a request beside its history: model, limits, metadata.
     Settings,
     /// The system prompt, where it stands apart from the history.
@@ -309,7 +309,7 @@ pub enum Instruction {
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum ContentPart {
     /// Plain text.
     Text {
         /// The text.
@@ -321,7 +321,7 @@ pub enum Part {
         text: String,
         /// The provider's proof or hidden form of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        seal: Option<Seal>,
+        seal: Option<ReasoningSeal>,
     },
     /// A tool was called.
     ToolCall(ToolCall),
@@ -344,7 +344,7 @@ pub enum Part {
 /// Proof that makes reasoning acceptable to its provider again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Seal {
+pub enum ReasoningSeal {
     /// Readable reasoning, signed.
     Signature(String),
     /// Reasoning that only the provider can read.
@@ -408,7 +408,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<ToolName>,
     /// Text and media.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ContentPart>,
     /// True if the tool reported an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub error: bool,
@@ -417,7 +417,7 @@ pub struct ToolResult {
 /// Reason for which a compaction was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trigger {
+pub enum CompactionTrigger {
     /// A threshold was passed.
     Threshold,
     /// The provider refused a request as too long.
@@ -434,9 +434,9 @@ pub enum Trigger {
     Unknown,
 }
 
-impl Trigger {
+impl CompactionTrigger {
     /// Returns true if a compaction was requested explicitly, and not by a threshold.
-    pub fn is_asked(self) -> bool {
+    pub fn is_requested(self) -> bool {
         match self {
             Self::Manual | Self::Agent | Self::Idle | Self::ModelSwitch | Self::Overflow => true,
             Self::Threshold | Self::Unknown => false,
@@ -461,7 +461,7 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_after: Option<Tokens>,
     /// Reason for which it was made.
-    pub trigger: Trigger,
+    pub trigger: CompactionTrigger,
 }
 
 impl Compaction {
@@ -483,7 +483,7 @@ pub enum Summary {
         /// Text that is sent.
         text: String,
         /// Its content as data.
-        brief: Box<Brief>,
+        brief: Box<StructuredSummary>,
     },
     /// A provider's own form, which only it can read.
     Encrypted(String),
@@ -567,18 +567,18 @@ impl Fact {
     /// requests leave out, under any name that a client or its tool server gives it: `epitome_recall`,
     /// `mcp__epitome__recall`.
     pub fn has_recall_tool(&self) -> bool {
-        let Self::Instructed { what: Instruction::Tools, parts } = self else { return false };
+        let Self::Instructed { what: InstructionKind::Tools, parts } = self else { return false };
         let is_recall = |name: &str| {
             let name = name.to_ascii_lowercase();
             name.contains("epitome") && name.ends_with("recall")
         };
-        parts.iter().any(|part| matches!(part, Part::Opaque { name, .. } if is_recall(name)))
+        parts.iter().any(|part| matches!(part, ContentPart::Opaque { name, .. } if is_recall(name)))
     }
 
     /// Returns true if it is part of the history that a client sends with each request.
     pub fn is_message(&self) -> bool {
         match self {
-            Self::Instructed { what, .. } => *what != Instruction::Settings,
+            Self::Instructed { what, .. } => *what != InstructionKind::Settings,
             Self::UserSaid { .. }
             | Self::AssistantSaid { .. }
             | Self::ToolReturned { .. }
@@ -596,7 +596,7 @@ impl Fact {
     }
 
     /// Content of the message, tool results aside.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[ContentPart] {
         match self {
             Self::Instructed { parts, .. }
             | Self::UserSaid { parts }
@@ -630,7 +630,7 @@ impl Fact {
             _ => &[],
         };
         parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
+            ContentPart::ToolCall(call) => Some(call),
             _ => None,
         })
     }
@@ -639,7 +639,7 @@ impl Fact {
     pub fn media(&self) -> impl Iterator<Item = &Media> {
         let inner = self.results().iter().flat_map(|result| &result.parts);
         inner.chain(self.parts()).filter_map(|part| match part {
-            Part::Media(media) => Some(media),
+            ContentPart::Media(media) => Some(media),
             _ => None,
         })
     }
@@ -676,7 +676,7 @@ impl Fact {
     }
 }
 
-impl Part {
+impl ContentPart {
     /// Plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
@@ -714,12 +714,15 @@ mod tests {
             answer: Some("msg_1".into()),
             model: None,
             parts: vec![
-                Part::Reasoning { text: String::new(), seal: Some(Seal::Encrypted("x".into())) },
-                Part::ToolCall(ToolCall::function("c", "read", "{not json")),
-                Part::Media(Media::inline("image/png", b"x")),
+                ContentPart::Reasoning {
+                    text: String::new(),
+                    seal: Some(ReasoningSeal::Encrypted("x".into())),
+                },
+                ContentPart::ToolCall(ToolCall::function("c", "read", "{not json")),
+                ContentPart::Media(Media::inline("image/png", b"x")),
             ],
         };
-        let event = Event::own(fact.clone(), None);
+        let event = Event::from_fact(fact.clone(), None);
         assert_eq!(serde_json::from_str::<Fact>(&event.fact_json()).unwrap(), fact);
         assert_eq!(fact.text(), "\nread\n{not json".trim_start());
     }

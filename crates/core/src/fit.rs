@@ -9,22 +9,22 @@ use serde::Serialize;
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit, Tier},
-    pipeline::{Pipeline, Reduced, Reducer, State, Step},
+    context::{Context, SegmentBody, SegmentEdit, Tier},
+    pipeline::{Pipeline, Reducer, ReducerOutput, ReducerState, ReductionStep},
     reducers::{DropMiddle, ShortenSummaries, SplitTurn},
-    standing::STANDING_LETTERS,
+    standing_context::MAX_STANDING_CHARS,
     tokens::Tokens,
 };
 
 /// A context that fits, and how it came to.
 #[derive(Clone, Debug)]
-pub struct Fitted {
+pub struct FittedContext {
     /// The context, not over the budget's ceiling.
     pub context: Context,
     /// Memory of the reducers.
-    pub state: State,
+    pub state: ReducerState,
     /// Work of each reducer, in order; empty if the context was within its limits.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ReductionStep>,
 }
 
 /// Even the least form of the essential set is over the ceiling.
@@ -34,7 +34,7 @@ pub struct Fitted {
      for the newest message, {open} for the open tool calls, {around} around them); shorten the instructions, send less \
      at once, or choose a model with a larger window"
 )]
-pub struct Refusal {
+pub struct FitError {
     /// The least it needs.
     pub needed: Tokens,
     /// The ceiling.
@@ -55,19 +55,22 @@ pub fn fit(
     mut context: Context,
     budget: &Budget,
     pipeline: &Pipeline,
-    state: State,
-) -> Result<Fitted, Refusal> {
+    state: ReducerState,
+) -> Result<FittedContext, FitError> {
     let room = budget.ceiling().less(context.tier_tokens(Tier::Prefix));
-    context.limit_standing(STANDING_LETTERS, room);
+    context.limit_standing(MAX_STANDING_CHARS, room);
     let (reduced, mut steps) = pipeline.run(context, budget, state);
-    let (Reduced { context, state }, more) = last_resorts(reduced, budget)?;
+    let (ReducerOutput { context, state }, more) = last_resorts(reduced, budget)?;
     steps.extend(more);
-    Ok(Fitted { context, state, steps })
+    Ok(FittedContext { context, state, steps })
 }
 
 /// Brings a context under the ceiling by all means, or refuses. One that is under it comes back as it is. If
 /// there is no room for all of it, standing context goes too, the largest block first.
-pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, Vec<Step>), Refusal> {
+pub fn last_resorts(
+    mut reduced: ReducerOutput,
+    budget: &Budget,
+) -> Result<(ReducerOutput, Vec<ReductionStep>), FitError> {
     if reduced.context.tokens() <= budget.ceiling() {
         return Ok((reduced, Vec::new()));
     }
@@ -84,9 +87,9 @@ pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, V
 
 /// The same, but all standing context that holds stays.
 pub(crate) fn last_resorts_but_standing(
-    mut reduced: Reduced,
+    mut reduced: ReducerOutput,
     budget: &Budget,
-) -> Result<(Reduced, Vec<Step>), Refusal> {
+) -> Result<(ReducerOutput, Vec<ReductionStep>), FitError> {
     let mut steps = Vec::new();
     if reduced.context.tokens() > budget.ceiling() {
         let ceiling = Budget::new(budget.ceiling());
@@ -94,7 +97,7 @@ pub(crate) fn last_resorts_but_standing(
         (reduced, steps) = split.run(reduced.context, &ceiling, reduced.state);
         if let Some(cap) = summary_cap(&reduced.context, budget.ceiling()) {
             let shorten = Pipeline::new(vec![Box::new(ShortenSummaries::default())]);
-            let capped = ceiling.clone().cap(Tier::Summaries, cap);
+            let capped = ceiling.clone().with_cap(Tier::Summaries, cap);
             let (cut, more) = shorten.run(reduced.context, &capped, reduced.state);
             reduced = cut;
             steps.extend(more);
@@ -109,7 +112,7 @@ pub(crate) fn last_resorts_but_standing(
         let [prefix, newest, open] = context.essential().tokens(context);
         let (needed, budget) = (context.tokens(), budget.ceiling());
         let around = needed.less(prefix + newest + open);
-        return Err(Refusal { needed, budget, prefix, newest, open, around });
+        return Err(FitError { needed, budget, prefix, newest, open, around });
     }
     Ok((reduced, steps))
 }
@@ -132,12 +135,12 @@ impl Reducer for DropNotes {
         "drop_notes"
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
         let context = context.edit(self.name(), |_, segment| match segment.body() {
-            Body::Note(_) => Edit::Drop,
-            _ => Edit::Keep,
+            SegmentBody::Note(_) => SegmentEdit::Drop,
+            _ => SegmentEdit::Keep,
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn the_ceiling_is_kept_even_by_a_pipeline_that_does_not_reach_it() {
         let weak = pipeline(vec![AnyReducer::DropReasoning(DropReasoning::default())]);
-        let fitted = fit(context(LOG), &Budget::new(Tokens(30)), &weak, State::default()).unwrap();
+        let fitted = fit(context(LOG), &Budget::new(Tokens(30)), &weak, ReducerState::default()).unwrap();
         insta::assert_snapshot!(show(&fitted.context), @r"
         prefix      1       verbatim      2  Two words.
         user        2       stub          9 by split_turn  [message too long: 1 line, 20 tokens; message 2]
@@ -170,8 +173,9 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_too_large() {
         let refusal =
-            fit(context(LOG), &Budget::new(Tokens(2)), &default_pipeline(), State::default()).unwrap_err();
-        let expect = Refusal {
+            fit(context(LOG), &Budget::new(Tokens(2)), &default_pipeline(), ReducerState::default())
+                .unwrap_err();
+        let expect = FitError {
             needed: Tokens(3),
             budget: Tokens(2),
             prefix: Tokens(2),

@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::event::Time;
+use crate::event::Timestamp;
 
 /// Number of digits of a short form: enough to tell the threads of a session apart, and cheap in tokens.
 const SHORT: usize = 8;
@@ -56,7 +56,7 @@ macro_rules! uuid_newtype {
             }
 
             /// The same name in the place of a moment: after all that were placed so before it.
-            pub fn made_at(self, time: Time) -> Self {
+            pub fn with_time(self, time: Timestamp) -> Self {
                 let [_, _, place @ ..] = time.0.max(0).to_be_bytes();
                 self.placed(place)
             }
@@ -87,7 +87,7 @@ macro_rules! uuid_newtype {
 
             /// Returns true if `text` may refer to this id: it is the id, four digits of its start or more,
             /// or its short form.
-            pub fn is_meant_by(self, text: &str) -> bool {
+            pub fn matches_abbreviation(self, text: &str) -> bool {
                 let text = text.to_ascii_lowercase();
                 (text.len() >= SHORTEST && self.to_string().starts_with(&text)) || text == self.short()
             }
@@ -229,24 +229,24 @@ impl fmt::Debug for EventId {
 
 /// Text that is not `thread:seq`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAnEventId(pub String);
+pub struct ParseEventIdError(pub String);
 
-impl fmt::Display for NotAnEventId {
+impl fmt::Display for ParseEventIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` is not an event id: expected THREAD:NUMBER", self.0)
     }
 }
 
-impl std::error::Error for NotAnEventId {}
+impl std::error::Error for ParseEventIdError {}
 
 impl FromStr for EventId {
-    type Err = NotAnEventId;
+    type Err = ParseEventIdError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.split_once(':')
             .and_then(|(thread, seq)| {
                 Some(Self { thread: thread.parse().ok()?, seq: Seq(seq.parse().ok()?) })
             })
-            .ok_or_else(|| NotAnEventId(text.to_owned()))
+            .ok_or_else(|| ParseEventIdError(text.to_owned()))
     }
 }
 
@@ -257,7 +257,7 @@ impl From<EventId> for String {
 }
 
 impl TryFrom<String> for EventId {
-    type Error = NotAnEventId;
+    type Error = ParseEventIdError;
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()
     }
@@ -289,14 +289,14 @@ mod tests {
             ("2223333", false),
             ("", false),
         ] {
-            assert_eq!(one.is_meant_by(text), meant, "{text}");
+            assert_eq!(one.matches_abbreviation(text), meant, "{text}");
         }
-        assert!(one.is_meant_by(&one.to_string()));
+        assert!(one.matches_abbreviation(&one.to_string()));
     }
 
     #[test]
     fn a_place_orders_ids_and_leaves_their_names() {
-        let session = |name: &str, time: i64| SessionId::derived(&[name]).made_at(Time(time));
+        let session = |name: &str, time: i64| SessionId::derived(&[name]).with_time(Timestamp(time));
         assert!(session("b", 1_000) < session("a", 1_001) && session("a", 1_001) < session("b", i64::MAX));
         assert_eq!(session("a", 1).name(), session("a", 2).name());
         assert_ne!(session("a", 1).name(), session("b", 1).name());

@@ -8,7 +8,7 @@
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use crate::{
-    event::{Event, Fact, Logged, Part, Time},
+    event::{ContentPart, Event, Fact, LoggedEvent, Timestamp},
     id::Seq,
     meter::Meter,
     tokens::Tokens,
@@ -21,8 +21,8 @@ use crate::{
 ///
 /// ```
 /// use epitome_core::{
-///     event::Part,
-///     inject::{Asked, Hook},
+///     event::ContentPart,
+///     inject::{HookInput, Hook},
 ///     tokens::Tokens,
 /// };
 ///
@@ -38,10 +38,10 @@ use crate::{
 ///         Tokens(500)
 ///     }
 ///
-///     fn inject(&self, asked: &Asked<'_>) -> Vec<Part> {
+///     fn inject(&self, asked: &HookInput<'_>) -> Vec<ContentPart> {
 ///         let said = asked.message.event.fact.text();
 ///         let facts = self.0.iter().filter(|(topic, _)| said.contains(topic));
-///         facts.map(|(_, fact)| Part::text(*fact)).collect()
+///         facts.map(|(_, fact)| ContentPart::text(*fact)).collect()
 ///     }
 /// }
 /// ```
@@ -53,16 +53,16 @@ pub trait Hook: Debug + Send + Sync {
     fn reserve(&self) -> Tokens;
 
     /// Content that it adds beside the newest message: text and media. It may be empty.
-    fn inject(&self, asked: &Asked<'_>) -> Vec<Part>;
+    fn inject(&self, asked: &HookInput<'_>) -> Vec<ContentPart>;
 }
 
 /// Input of a hook.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct HookInput<'a> {
     /// The newest message of the user.
-    pub message: &'a Logged,
+    pub message: &'a LoggedEvent,
     /// Events before it, oldest first.
-    pub before: &'a [&'a Logged],
+    pub before: &'a [&'a LoggedEvent],
 }
 
 /// The hooks of a session, in the order in which they add.
@@ -132,21 +132,21 @@ impl Hooks {
     /// the message. If one hook fails, no addition is made at all.
     pub fn inject<'a>(
         &self,
-        events: impl IntoIterator<Item = &'a Arc<Logged>>,
+        events: impl IntoIterator<Item = &'a Arc<LoggedEvent>>,
         meter: &Meter,
-        time: Option<Time>,
+        time: Option<Timestamp>,
     ) -> Result<Vec<Event>, InjectError> {
         if self.0.is_empty() {
             return Ok(Vec::new());
         }
-        let events: Vec<&Logged> = events.into_iter().map(AsRef::as_ref).collect();
-        let is_message = |event: &&Logged| matches!(event.event.fact, Fact::UserSaid { .. });
+        let events: Vec<&LoggedEvent> = events.into_iter().map(AsRef::as_ref).collect();
+        let is_message = |event: &&LoggedEvent| matches!(event.event.fact, Fact::UserSaid { .. });
         let Some(newest) = events.iter().rposition(is_message) else { return Ok(Vec::new()) };
         let (message, since) = (events[newest], &events[newest + 1..]);
         if since.iter().any(|event| is_answer(event)) {
             return Ok(Vec::new());
         }
-        let asked = Asked { message, before: &events[..newest] };
+        let asked = HookInput { message, before: &events[..newest] };
         let mut added = Vec::new();
         for hook in &self.0 {
             if since.iter().any(|event| is_of(event, hook.name(), message.id.seq)) {
@@ -158,7 +158,7 @@ impl Hooks {
                 check(hook.as_ref(), message.id.seq, &parts, meter)?;
                 let fact =
                     Fact::Injected { hook: hook.name().to_owned(), beside: Some(message.id.seq), parts };
-                added.push(Event::own(fact, time));
+                added.push(Event::from_fact(fact, time));
             }
         }
         Ok(added)
@@ -166,23 +166,23 @@ impl Hooks {
 }
 
 /// Returns true for a blank text, which providers refuse.
-fn is_blank(part: &Part) -> bool {
-    matches!(part, Part::Text { text } if text.trim().is_empty())
+fn is_blank(part: &ContentPart) -> bool {
+    matches!(part, ContentPart::Text { text } if text.trim().is_empty())
 }
 
-fn is_answer(event: &Logged) -> bool {
+fn is_answer(event: &LoggedEvent) -> bool {
     matches!(event.event.fact, Fact::AssistantSaid { .. } | Fact::ToolReturned { .. })
 }
 
 /// Returns true if an event is a hook's addition to a message.
-fn is_of(event: &Logged, name: &str, message: Seq) -> bool {
+fn is_of(event: &LoggedEvent, name: &str, message: Seq) -> bool {
     match &event.event.fact {
         Fact::Injected { hook, beside, .. } => hook == name && *beside == Some(message),
         _ => false,
     }
 }
 
-fn check(hook: &dyn Hook, beside: Seq, parts: &[Part], meter: &Meter) -> Result<(), InjectError> {
+fn check(hook: &dyn Hook, beside: Seq, parts: &[ContentPart], meter: &Meter) -> Result<(), InjectError> {
     if let Some(what) = parts.iter().find_map(unsayable) {
         return Err(InjectError::Unsayable { hook: hook.name().to_owned(), beside, what });
     }
@@ -194,13 +194,13 @@ fn check(hook: &dyn Hook, beside: Seq, parts: &[Part], meter: &Meter) -> Result<
 }
 
 /// Kind of a part that no user can send; `None` if the part is allowed.
-fn unsayable(part: &Part) -> Option<&'static str> {
+fn unsayable(part: &ContentPart) -> Option<&'static str> {
     match part {
-        Part::Text { .. } | Part::Media(_) => None,
-        Part::Reasoning { .. } => Some("reasoning"),
-        Part::ToolCall(_) => Some("a tool call"),
-        Part::Refusal { .. } => Some("a refusal"),
-        Part::Opaque { .. } => Some("a provider's own block"),
+        ContentPart::Text { .. } | ContentPart::Media(_) => None,
+        ContentPart::Reasoning { .. } => Some("reasoning"),
+        ContentPart::ToolCall(_) => Some("a tool call"),
+        ContentPart::Refusal { .. } => Some("a refusal"),
+        ContentPart::Opaque { .. } => Some("a provider's own block"),
     }
 }
 
@@ -229,9 +229,9 @@ mod tests {
             Tokens(self.reserve)
         }
 
-        fn inject(&self, asked: &Asked<'_>) -> Vec<Part> {
+        fn inject(&self, asked: &HookInput<'_>) -> Vec<ContentPart> {
             let word = format!("{}/{}", asked.message.id.seq, asked.before.len());
-            vec![Part::text("\n"), Part::text(vec![word; self.words].join(" "))]
+            vec![ContentPart::text("\n"), ContentPart::text(vec![word; self.words].join(" "))]
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     /// Additions, as `hook beside words`.
-    fn added(hooks: &Hooks, events: &[Arc<Logged>]) -> Vec<String> {
+    fn added(hooks: &Hooks, events: &[Arc<LoggedEvent>]) -> Vec<String> {
         let told = |event: Event| match event.fact {
             Fact::Injected { ref hook, beside: Some(beside), .. } => {
                 format!("{hook} {beside} {}", event.fact.text())
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(hooks.reserve(), Tokens(10));
         let mut events = read("system: Rules.\nuser: One.\nassistant: Yes.\nuser: Two.\n");
         assert_eq!(added(&hooks, &events), ["memory 4 4/3 4/3", "time 4 4/3"]);
-        let parts = vec![Part::text("before")];
+        let parts = vec![ContentPart::text("before")];
         events.push(logged(
             5,
             Fact::Injected { hook: "memory".into(), beside: Some(Seq(4)), parts: parts.clone() },
@@ -322,8 +322,8 @@ mod tests {
             Tokens(100)
         }
 
-        fn inject(&self, _: &Asked<'_>) -> Vec<Part> {
-            vec![Part::text("fine"), Part::ToolCall(ToolCall::function("a", "bash", "{}"))]
+        fn inject(&self, _: &HookInput<'_>) -> Vec<ContentPart> {
+            vec![ContentPart::text("fine"), ContentPart::ToolCall(ToolCall::function("a", "bash", "{}"))]
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
 
 /// Status of a compaction by the newest event about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum CompactionStatus {
     /// It stands for the span it covers, unless a newer one does.
     Holds,
     /// It was undone.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::chain::Digest;
+use crate::hash_chain::Digest;
 
 /// An image, document or sound, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,7 +10,7 @@ pub struct Media {
     /// The MIME type the sender gave, or an empty string.
     pub mime: String,
     /// Location of the bytes.
-    pub place: Place,
+    pub place: MediaLocation,
     /// Width and height in pixels, for images whose header gives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<(u32, u32)>,
@@ -19,7 +19,7 @@ pub struct Media {
 /// Location of a medium's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum MediaLocation {
     /// They came along, as base64 inside the event's raw JSON.
     Inline {
         /// BLAKE3 of the decoded bytes.
@@ -37,13 +37,13 @@ impl Media {
         let dimensions = imagesize::blob_size(bytes)
             .ok()
             .and_then(|size| Some((u32::try_from(size.width).ok()?, u32::try_from(size.height).ok()?)));
-        let place = Place::Inline { hash: Digest::of(bytes), size: bytes.len() as u64 };
+        let place = MediaLocation::Inline { hash: Digest::of(bytes), size: bytes.len() as u64 };
         Self { mime: mime.into(), place, dimensions }
     }
 
     /// Describes something named but not sent.
     pub fn elsewhere(mime: impl Into<String>, reference: impl Into<String>) -> Self {
-        Self { mime: mime.into(), place: Place::Elsewhere(reference.into()), dimensions: None }
+        Self { mime: mime.into(), place: MediaLocation::Elsewhere(reference.into()), dimensions: None }
     }
 }
 

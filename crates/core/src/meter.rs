@@ -3,16 +3,16 @@
 //! Every number is an upper bound of a recount of the rendered request, so that a context that fits by the
 //! meter fits in fact. Texts of logged events are never counted again: their counts come along from the log.
 
-mod costs;
+mod event_costs;
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::costs::Costs;
+pub use self::event_costs::EventCosts;
 use crate::{
-    event::Part,
-    media::{Media, Place},
+    event::ContentPart,
+    media::{Media, MediaLocation},
     tokens::{TokenCounter, Tokens},
 };
 
@@ -20,13 +20,13 @@ use crate::{
 #[derive(Clone)]
 pub struct Meter {
     counter: Arc<dyn TokenCounter>,
-    overhead: Overhead,
+    overhead: TokenOverhead,
 }
 
 /// Tokens of wrapping that no text shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Overhead {
+pub struct TokenOverhead {
     /// Around a whole request, with the two short messages that a renderer may have to put in where a provider wants the
     /// user to speak first and last.
     pub request: Tokens,
@@ -46,14 +46,14 @@ pub struct Overhead {
     pub document_bytes_a_token: u64,
 }
 
-impl Overhead {
+impl TokenOverhead {
     /// Around a summary, which may go out as an answer, with a question before it and a word to go on behind it.
     pub fn around_summary(&self) -> Tokens {
         self.message + self.message + self.message + self.summary
     }
 }
 
-impl Default for Overhead {
+impl Default for TokenOverhead {
     fn default() -> Self {
         Self {
             request: Tokens(20),
@@ -68,7 +68,7 @@ impl Default for Overhead {
     }
 }
 
-impl Overhead {
+impl TokenOverhead {
     /// Around so many tool definitions.
     pub fn around_tools(&self, count: usize) -> Tokens {
         let all = if count == 0 { Tokens(0) } else { self.tools };
@@ -78,7 +78,7 @@ impl Overhead {
 
 impl Meter {
     /// Counts texts with `counter` and wraps them as `overhead` says.
-    pub fn new(counter: Arc<dyn TokenCounter>, overhead: Overhead) -> Self {
+    pub fn new(counter: Arc<dyn TokenCounter>, overhead: TokenOverhead) -> Self {
         Self { counter, overhead }
     }
 
@@ -88,7 +88,7 @@ impl Meter {
     }
 
     /// The wrapping.
-    pub fn overhead(&self) -> &Overhead {
+    pub fn overhead(&self) -> &TokenOverhead {
         &self.overhead
     }
 
@@ -98,12 +98,12 @@ impl Meter {
     }
 
     /// Texts and media together, without any wrapping.
-    pub fn parts(&self, parts: &[Part]) -> Tokens {
+    pub fn parts(&self, parts: &[ContentPart]) -> Tokens {
         parts.iter().map(|part| self.part(part)).sum()
     }
 
     /// One part, without any wrapping.
-    pub fn part(&self, part: &Part) -> Tokens {
+    pub fn part(&self, part: &ContentPart) -> Tokens {
         let mut tokens = Tokens(0);
         part.visit_text(&mut |text| tokens += self.text(text));
         tokens + self.beside_text(part)
@@ -116,7 +116,7 @@ impl Meter {
                 let patches = u64::from(width.div_ceil(32)) * u64::from(height.div_ceil(32));
                 Tokens(patches).min(self.overhead.image)
             }
-            (None, Place::Inline { size, .. }) if !media.mime.starts_with("image/") => {
+            (None, MediaLocation::Inline { size, .. }) if !media.mime.starts_with("image/") => {
                 Tokens(size.div_ceil(self.overhead.document_bytes_a_token.max(1)))
             }
             (None, _) => self.overhead.image,
@@ -136,11 +136,11 @@ impl fmt::Debug for Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::Estimate;
+    use crate::tokens::EstimateCounter;
 
     #[test]
     fn media_cost_by_size_and_never_more_than_the_most() {
-        let meter = Meter::new(Arc::new(Estimate), Overhead::default());
+        let meter = Meter::new(Arc::new(EstimateCounter), TokenOverhead::default());
         let image = |dimensions| Media { dimensions, ..Media::inline("image/png", b"x") };
         assert_eq!(meter.media(&image(Some((64, 33)))), Tokens(4));
         assert_eq!(meter.media(&image(Some((20_000, 20_000)))), Tokens(1_800));

@@ -18,12 +18,12 @@ pub struct Exchange<'a> {
     /// The call.
     pub call: &'a ToolCall,
     /// Outcome of the call.
-    pub outcome: Outcome<'a>,
+    pub outcome: CallOutcome<'a>,
 }
 
 /// Outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<'a> {
+pub enum CallOutcome<'a> {
     /// The tool returned.
     Returned {
         /// The event that carries the result.
@@ -37,7 +37,7 @@ pub enum Outcome<'a> {
 
 /// A line of events, paired.
 #[derive(Clone, Debug, Default)]
-pub struct Paired<'a> {
+pub struct PairedCalls<'a> {
     /// Every call, in order, with its outcome.
     pub exchanges: Vec<Exchange<'a>>,
     /// Results that no open call asked for. They are history, and are never rendered.
@@ -45,17 +45,17 @@ pub struct Paired<'a> {
 }
 
 /// Pairs every call in `events` with its result.
-pub fn pair<'a>(events: impl IntoIterator<Item = (Seq, &'a Fact)>) -> Paired<'a> {
-    let mut paired = Paired::default();
-    let mut open: HashMap<&'a CallId, Waiting> = HashMap::new();
+pub fn pair<'a>(events: impl IntoIterator<Item = (Seq, &'a Fact)>) -> PairedCalls<'a> {
+    let mut paired = PairedCalls::default();
+    let mut open: HashMap<&'a CallId, WaitingCalls> = HashMap::new();
     for (at, fact) in events {
         for call in fact.calls() {
             open.entry(&call.id).or_default().push(at, paired.exchanges.len());
-            paired.exchanges.push(Exchange { at, call, outcome: Outcome::Unanswered });
+            paired.exchanges.push(Exchange { at, call, outcome: CallOutcome::Unanswered });
         }
         for result in fact.results() {
-            match open.get_mut(&result.call).and_then(Waiting::nearest) {
-                Some(index) => paired.exchanges[index].outcome = Outcome::Returned { at, result },
+            match open.get_mut(&result.call).and_then(WaitingCalls::nearest) {
+                Some(index) => paired.exchanges[index].outcome = CallOutcome::Returned { at, result },
                 None => paired.strays.push((at, result)),
             }
         }
@@ -65,9 +65,9 @@ pub fn pair<'a>(events: impl IntoIterator<Item = (Seq, &'a Fact)>) -> Paired<'a>
 
 /// The open calls of one id, by the message that made them.
 #[derive(Default)]
-struct Waiting(Vec<(Seq, VecDeque<usize>)>);
+struct WaitingCalls(Vec<(Seq, VecDeque<usize>)>);
 
-impl Waiting {
+impl WaitingCalls {
     fn push(&mut self, at: Seq, index: usize) {
         match self.0.last_mut() {
             Some((last, calls)) if *last == at => calls.push_back(index),
@@ -92,10 +92,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::event::Part;
+    use crate::event::ContentPart;
 
     fn calls(ids: &[&str]) -> Fact {
-        let parts = ids.iter().map(|id| Part::ToolCall(ToolCall::function(*id, "t", "{}"))).collect();
+        let parts = ids.iter().map(|id| ContentPart::ToolCall(ToolCall::function(*id, "t", "{}"))).collect();
         Fact::AssistantSaid { answer: None, model: None, parts }
     }
 
@@ -111,8 +111,8 @@ mod tests {
             .exchanges
             .iter()
             .map(|exchange| match exchange.outcome {
-                Outcome::Returned { at, .. } => format!("{}@{}→{at}", exchange.call.id, exchange.at),
-                Outcome::Unanswered => format!("{}@{}→", exchange.call.id, exchange.at),
+                CallOutcome::Returned { at, .. } => format!("{}@{}→{at}", exchange.call.id, exchange.at),
+                CallOutcome::Unanswered => format!("{}@{}→", exchange.call.id, exchange.at),
             })
             .collect();
         assert_eq!(shown, expect);
@@ -155,7 +155,7 @@ mod tests {
             prop_assert_eq!(paired.exchanges.len(), made);
             let mut used = paired.strays.len();
             for exchange in &paired.exchanges {
-                if let Outcome::Returned { at, result } = exchange.outcome {
+                if let CallOutcome::Returned { at, result } = exchange.outcome {
                     used += 1;
                     prop_assert_eq!(&result.call, &exchange.call.id);
                     prop_assert!(at > exchange.at);
@@ -165,7 +165,7 @@ mod tests {
             // A stray is only ever a result for which no call of its id was open.
             for (at, stray) in &paired.strays {
                 let open_before = paired.exchanges.iter().any(|exchange| {
-                    exchange.call.id == stray.call && exchange.at < *at && exchange.outcome == Outcome::Unanswered
+                    exchange.call.id == stray.call && exchange.at < *at && exchange.outcome == CallOutcome::Unanswered
                 });
                 prop_assert!(!open_before);
             }

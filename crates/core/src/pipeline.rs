@@ -23,8 +23,8 @@ use crate::{
 /// ```
 /// use epitome_core::{
 ///     budget::Budget,
-///     context::{Context, Edit, Tier},
-///     pipeline::{Reduced, Reducer, State},
+///     context::{Context, SegmentEdit, Tier},
+///     pipeline::{ReducerOutput, Reducer, ReducerState},
 /// };
 ///
 /// #[derive(Debug)]
@@ -39,12 +39,12 @@ use crate::{
 ///         tier == Tier::Reasoning
 ///     }
 ///
-///     fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+///     fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
 ///         let context = context.edit(self.name(), |_, segment| match segment.tier() {
-///             Tier::Reasoning => Edit::Drop,
-///             _ => Edit::Keep,
+///             Tier::Reasoning => SegmentEdit::Drop,
+///             _ => SegmentEdit::Keep,
 ///         });
-///         Reduced { context, state }
+///         ReducerOutput { context, state }
 ///     }
 /// }
 /// ```
@@ -60,15 +60,15 @@ pub trait Reducer: Debug + Send + Sync {
     }
 
     /// Returns a smaller context, and the state for the next time.
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced;
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput;
 }
 
 /// Memory of the reducers from one call to the next, a number under each one's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct State(BTreeMap<String, u64>);
+pub struct ReducerState(BTreeMap<String, u64>);
 
-impl State {
+impl ReducerState {
     /// Number that `reducer` remembers.
     pub fn of(&self, reducer: &str) -> Option<u64> {
         self.0.get(reducer).copied()
@@ -83,20 +83,20 @@ impl State {
 
 /// Outcome of a reducer.
 #[derive(Clone, Debug)]
-pub struct Reduced {
+pub struct ReducerOutput {
     /// The context.
     pub context: Context,
     /// State to remember.
-    pub state: State,
+    pub state: ReducerState,
 }
 
 /// Record of one reducer's work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct ReductionStep {
     /// The reducer.
     pub reducer: &'static str,
     /// Reason for running it.
-    pub cause: Cause,
+    pub cause: ReductionCause,
     /// The context's size before.
     pub before: Tokens,
     /// The context's size after.
@@ -110,7 +110,7 @@ pub struct Step {
 /// Reason for running a reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum ReductionCause {
     /// The whole is over its target by so much.
     Target(Tokens),
     /// A tier is over its cap by so much.
@@ -138,8 +138,13 @@ impl Pipeline {
 
     /// Runs each reducer in turn as long as there is something for it to do: the context is over the budget's target, or
     /// a tier it serves is over its cap.
-    pub fn run(&self, context: Context, budget: &Budget, state: State) -> (Reduced, Vec<Step>) {
-        let mut reduced = Reduced { context, state };
+    pub fn run(
+        &self,
+        context: Context,
+        budget: &Budget,
+        state: ReducerState,
+    ) -> (ReducerOutput, Vec<ReductionStep>) {
+        let mut reduced = ReducerOutput { context, state };
         let mut steps = Vec::new();
         for reducer in self.reducers() {
             if let Some(cause) = cause(&reduced.context, budget, reducer) {
@@ -153,8 +158,13 @@ impl Pipeline {
 }
 
 /// Runs one reducer and records its work.
-fn observe(reducer: &dyn Reducer, cause: Cause, given: Reduced, budget: &Budget) -> (Reduced, Step) {
-    let Reduced { context, state } = given;
+fn observe(
+    reducer: &dyn Reducer,
+    cause: ReductionCause,
+    given: ReducerOutput,
+    budget: &Budget,
+) -> (ReducerOutput, ReductionStep) {
+    let ReducerOutput { context, state } = given;
     let (before, changes) = (context.tokens(), context.changes());
     #[cfg(debug_assertions)]
     let accounted = context.accounted();
@@ -162,11 +172,11 @@ fn observe(reducer: &dyn Reducer, cause: Cause, given: Reduced, budget: &Budget)
     let (after, now) = (made.context.tokens(), made.context.changes());
     #[cfg(debug_assertions)]
     {
-        debug_assert_eq!(made.context.fault(), None, "{} broke the books", reducer.name());
+        debug_assert_eq!(made.context.find_inconsistency(), None, "{} broke the books", reducer.name());
         debug_assert_eq!(accounted, made.context.accounted(), "{} lost events", reducer.name());
         debug_assert!(after <= before, "{} made the context larger", reducer.name());
     }
-    let step = Step {
+    let step = ReductionStep {
         reducer: reducer.name(),
         cause,
         before,
@@ -189,12 +199,12 @@ pub fn excess(context: &Context, budget: &Budget, serves: impl Fn(Tier) -> bool)
         .max(over_caps(context, budget, serves).map(|(_, over)| over).sum())
 }
 
-fn cause(context: &Context, budget: &Budget, reducer: &dyn Reducer) -> Option<Cause> {
+fn cause(context: &Context, budget: &Budget, reducer: &dyn Reducer) -> Option<ReductionCause> {
     match over(context.tokens(), budget.target()) {
         Tokens(0) => over_caps(context, budget, |tier| reducer.serves(tier))
             .next()
-            .map(|(tier, over)| Cause::Cap(tier, over)),
-        over => Some(Cause::Target(over)),
+            .map(|(tier, over)| ReductionCause::Cap(tier, over)),
+        over => Some(ReductionCause::Target(over)),
     }
 }
 
@@ -216,7 +226,7 @@ fn over(tokens: Tokens, limit: Tokens) -> Tokens {
 mod tests {
     use super::*;
     use crate::{
-        context::Edit,
+        context::SegmentEdit,
         notation::context,
         reducers::{AnyReducer, default_pipeline},
     };
@@ -233,11 +243,11 @@ assistant: Yes.
 
     #[test]
     fn only_reducers_that_serve_a_tier_over_its_cap_run() {
-        let budget = Budget::new(Tokens(1_000)).cap(Tier::Reasoning, Tokens(5));
-        let (reduced, steps) = default_pipeline().run(context(LOG), &budget, State::default());
-        let step = Step {
+        let budget = Budget::new(Tokens(1_000)).with_cap(Tier::Reasoning, Tokens(5));
+        let (reduced, steps) = default_pipeline().run(context(LOG), &budget, ReducerState::default());
+        let step = ReductionStep {
             reducer: "drop_reasoning",
-            cause: Cause::Cap(Tier::Reasoning, Tokens(4)),
+            cause: ReductionCause::Cap(Tier::Reasoning, Tokens(4)),
             before: Tokens(63),
             after: Tokens(54),
             replaced: 0,
@@ -253,7 +263,7 @@ assistant: Yes.
         for tier in
             [Tier::Prefix, Tier::Summaries, Tier::Dialogue, Tier::Reasoning, Tier::ToolResults, Tier::Media]
         {
-            let budget = Budget::new(Tokens(1)).cap(tier, Tokens(1));
+            let budget = Budget::new(Tokens(1)).with_cap(tier, Tokens(1));
             assert_eq!(budget.cap_of(tier).is_some(), served(tier), "{tier:?}");
         }
     }
@@ -267,10 +277,10 @@ assistant: Yes.
             "counting"
         }
 
-        fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+        fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
             let runs = state.of(self.name()).unwrap_or(0) + 1;
-            Reduced {
-                context: context.edit(self.name(), |_, _| Edit::Keep),
+            ReducerOutput {
+                context: context.edit(self.name(), |_, _| SegmentEdit::Keep),
                 state: state.with(self.name(), runs),
             }
         }
@@ -279,15 +289,15 @@ assistant: Yes.
     #[test]
     fn what_a_reducer_remembers_comes_back_to_it() {
         let pipeline = Pipeline::new(vec![Box::new(Counting), Box::new(Counting)]);
-        let (reduced, steps) = pipeline.run(context(LOG), &Budget::new(Tokens(0)), State::default());
+        let (reduced, steps) = pipeline.run(context(LOG), &Budget::new(Tokens(0)), ReducerState::default());
         assert_eq!((reduced.state.of("counting"), steps.len()), (Some(2), 2));
         let json = serde_json::to_string(&reduced.state).unwrap();
-        assert_eq!(serde_json::from_str::<State>(&json).unwrap(), reduced.state);
+        assert_eq!(serde_json::from_str::<ReducerState>(&json).unwrap(), reduced.state);
     }
 
     #[test]
     fn the_excess_is_the_larger_of_whole_and_tiers() {
-        let budget = Budget::new(Tokens(60)).cap(Tier::ToolResults, Tokens(2));
+        let budget = Budget::new(Tokens(60)).with_cap(Tier::ToolResults, Tokens(2));
         assert_eq!(excess(&context(LOG), &budget, |_| true), Tokens(40));
         assert_eq!(excess(&context(LOG), &budget, |_| false), Tokens(3));
     }

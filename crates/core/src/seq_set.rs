@@ -13,12 +13,12 @@ use crate::id::Seq;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct SeqSet {
-    runs: Vec<Run>,
+    runs: Vec<SeqRange>,
 }
 
 /// Neighbouring events, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Run {
+pub struct SeqRange {
     /// The first event.
     pub first: Seq,
     /// The last event; not before the first.
@@ -28,17 +28,17 @@ pub struct Run {
 impl SeqSet {
     /// One event.
     pub fn one(seq: Seq) -> Self {
-        Self { runs: vec![Run { first: seq, last: seq }] }
+        Self { runs: vec![SeqRange { first: seq, last: seq }] }
     }
 
     /// All events from `first` through `last`; none if that is backwards.
     pub fn run(first: Seq, last: Seq) -> Self {
-        Self { runs: if first <= last { vec![Run { first, last }] } else { Vec::new() } }
+        Self { runs: if first <= last { vec![SeqRange { first, last }] } else { Vec::new() } }
     }
 
     /// Everything in any of `sets`.
     pub fn union<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
-        let mut runs: Vec<Run> = sets.into_iter().flat_map(|set| &set.runs).copied().collect();
+        let mut runs: Vec<SeqRange> = sets.into_iter().flat_map(|set| &set.runs).copied().collect();
         runs.sort_unstable();
         let mut joined = Self::default();
         for run in runs {
@@ -49,7 +49,7 @@ impl SeqSet {
 
     /// Adds an event.
     pub fn insert(&mut self, seq: Seq) {
-        let run = Run { first: seq, last: seq };
+        let run = SeqRange { first: seq, last: seq };
         match self.runs.last() {
             Some(last) if last.first > seq => *self = Self::union([&*self, &Self::one(seq)]),
             _ => self.append(run),
@@ -67,11 +67,13 @@ impl SeqSet {
     /// The part before an event.
     pub fn before(&self, seq: Seq) -> Self {
         let runs = self.runs.iter().take_while(|run| run.first < seq);
-        Self { runs: runs.map(|run| Run { first: run.first, last: run.last.min(seq.previous()) }).collect() }
+        Self {
+            runs: runs.map(|run| SeqRange { first: run.first, last: run.last.min(seq.previous()) }).collect(),
+        }
     }
 
     /// Its first run and the newest ones, `most` in all: where something began and how it stands.
-    pub fn ends(mut self, most: usize) -> Self {
+    pub fn first_and_last_runs(mut self, most: usize) -> Self {
         let too_many = self.runs.len().saturating_sub(most.max(2));
         if too_many > 0 {
             self.runs.drain(1..=too_many);
@@ -81,7 +83,7 @@ impl SeqSet {
 
     /// At most `most` runs that hold all of it: if it has more, the nearest are joined over the gaps between
     /// them.
-    pub fn coarse(mut self, most: usize) -> Self {
+    pub fn with_fewer_runs(mut self, most: usize) -> Self {
         let too_many = self.runs.len().saturating_sub(most.max(1));
         if too_many == 0 {
             return self;
@@ -145,24 +147,24 @@ impl SeqSet {
             let mut first = run.first;
             for gone in other.runs[begin..].iter().take_while(|gone| gone.first <= run.last) {
                 if first < gone.first {
-                    left.append(Run { first, last: gone.first.previous() });
+                    left.append(SeqRange { first, last: gone.first.previous() });
                 }
                 first = gone.last.next();
             }
             if first <= run.last {
-                left.append(Run { first, last: run.last });
+                left.append(SeqRange { first, last: run.last });
             }
         }
         left
     }
 
     /// Its runs, in order; two neighbours are never apart.
-    pub fn runs(&self) -> &[Run] {
+    pub fn runs(&self) -> &[SeqRange] {
         &self.runs
     }
 
     /// Adds a run that does not begin before the last one.
-    fn append(&mut self, run: Run) {
+    fn append(&mut self, run: SeqRange) {
         match self.runs.last_mut() {
             Some(last) if run.first.0 <= last.last.0.saturating_add(1) => last.last = last.last.max(run.last),
             _ => self.runs.push(run),
@@ -173,7 +175,7 @@ impl SeqSet {
 /// Runs that are read need not be sorted, but no run may be backwards.
 impl<'de> Deserialize<'de> for SeqSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let runs: Vec<Run> = Deserialize::deserialize(deserializer)?;
+        let runs: Vec<SeqRange> = Deserialize::deserialize(deserializer)?;
         if let Some(backwards) = runs.iter().find(|run| run.last < run.first) {
             let message = format!("a run of events from {} to {}", backwards.first, backwards.last);
             return Err(de::Error::custom(message));
@@ -194,7 +196,7 @@ impl fmt::Display for SeqSet {
 }
 
 /// `5-9`, or `3` alone.
-impl fmt::Display for Run {
+impl fmt::Display for SeqRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.first == self.last { self.first.fmt(f) } else { write!(f, "{}-{}", self.first, self.last) }
     }
@@ -238,11 +240,11 @@ mod tests {
         assert_eq!(set.before(Seq(5)).to_string(), "1-2, 4");
         assert_eq!(set.before(Seq(1)).to_string(), "");
         assert_eq!(set.before(Seq(99)), set);
-        assert_eq!(set.clone().ends(3).to_string(), "1-2, 9, 11-20");
-        assert_eq!(set.clone().ends(9), set);
-        assert_eq!(set.clone().coarse(3).to_string(), "1-5, 9, 11-20");
-        assert_eq!(set.clone().coarse(1).to_string(), "1-20");
-        assert_eq!(SeqSet::default().coarse(1).ends(1).to_string(), "");
+        assert_eq!(set.clone().first_and_last_runs(3).to_string(), "1-2, 9, 11-20");
+        assert_eq!(set.clone().first_and_last_runs(9), set);
+        assert_eq!(set.clone().with_fewer_runs(3).to_string(), "1-5, 9, 11-20");
+        assert_eq!(set.clone().with_fewer_runs(1).to_string(), "1-20");
+        assert_eq!(SeqSet::default().with_fewer_runs(1).first_and_last_runs(1).to_string(), "");
     }
 
     proptest! {

@@ -7,27 +7,27 @@
 //! each, so that a compaction that keeps some of them, or is taken back, is a sum and not a guess.
 
 use crate::{
-    calibration::{Calibration, Observation, Prefix},
-    event::{Compaction, Fact, Instruction, Logged, Usage},
+    calibration::{Calibration, PrefixAvailability, TokenObservation},
+    event::{Compaction, Fact, InstructionKind, LoggedEvent, Usage},
     id::{AnswerId, ModelName, Seq},
-    lineage::Standing,
+    lineage::CompactionStatus,
     profile::bare,
     tokens::Tokens,
 };
 
 /// Follows the size of one thread's context.
 #[derive(Clone, Debug, Default)]
-pub struct Tracker {
-    entries: Vec<Entry>,
+pub struct ContextTracker {
+    entries: Vec<TrackedEvent>,
     /// The compactions, the newest last; those that were undone may be brought back.
-    compactions: Vec<Pivot>,
+    compactions: Vec<TrackedCompaction>,
     /// The estimate of everything in the context.
     estimated: Tokens,
     /// The last report about the context as it is.
-    measured: Option<Measured>,
+    measured: Option<MeasuredSize>,
     /// The model of the newest answer, or the one that took over since.
     model: Option<String>,
-    answer: Option<Answer>,
+    answer: Option<TrackedAnswer>,
     /// Index of the newest instruction of each kind among the entries.
     settings: Option<usize>,
     system: Option<usize>,
@@ -36,14 +36,14 @@ pub struct Tracker {
 
 /// Size of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct ContextSize {
     /// Usage of the last call, its answer included; `None`, if no report is about this context and model.
     pub measured: Option<Tokens>,
     /// Estimate of the events since then, or of all events.
     pub estimated: Tokens,
 }
 
-impl Size {
+impl ContextSize {
     /// Both together, uncorrected.
     pub fn total(&self) -> Tokens {
         self.measured.unwrap_or_default() + self.estimated
@@ -55,21 +55,21 @@ impl Size {
     }
 
     /// Upper bound of the size: the measured part is certain, only the estimate needs a margin.
-    pub fn bound(&self, calibration: &Calibration) -> Tokens {
+    pub fn upper_bound(&self, calibration: &Calibration) -> Tokens {
         self.measured.unwrap_or_default() + calibration.bound(self.estimated)
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TrackedEvent {
     seq: Seq,
     tokens: Tokens,
-    kind: Kind,
+    kind: RebuildTreatment,
 }
 
 /// Treatment of an event when the context is made anew.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum RebuildTreatment {
     /// Kept by every compaction.
     Standing,
     /// A compaction may cover it.
@@ -77,15 +77,15 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pivot {
+struct TrackedCompaction {
     at: Seq,
     summary: Tokens,
     first_kept: Option<Seq>,
-    standing: Standing,
+    standing: CompactionStatus,
 }
 
 #[derive(Clone, Debug)]
-struct Measured {
+struct MeasuredSize {
     /// The model, if anyone said.
     model: Option<String>,
     /// Usage of the call.
@@ -96,19 +96,19 @@ struct Measured {
 
 /// The newest answer.
 #[derive(Clone, Debug)]
-struct Answer {
+struct TrackedAnswer {
     id: Option<AnswerId>,
     /// The estimate of the request that it answered.
     asked: Tokens,
     /// The estimate of the answer itself, so far.
     said: Tokens,
-    prefix: Prefix,
+    prefix: PrefixAvailability,
 }
 
-impl Tracker {
+impl ContextTracker {
     /// Takes the next event and its estimate. If it reports the usage of a call, returns an observation about
     /// the estimates.
-    pub fn push(&mut self, logged: &Logged, estimate: Tokens) -> Option<Observation> {
+    pub fn push(&mut self, logged: &LoggedEvent, estimate: Tokens) -> Option<TokenObservation> {
         let seq = logged.id.seq;
         match &logged.event.fact {
             Fact::AssistantSaid { answer, model, .. } => {
@@ -124,16 +124,18 @@ impl Tracker {
             }
             Fact::Compacted(compaction) => self.compacted(seq, compaction, estimate),
             Fact::CompactionReverted { compaction } => {
-                self.take_word(*compaction, Standing::Undone);
+                self.apply_compaction_status(*compaction, CompactionStatus::Undone);
             }
             Fact::CompactionRestored { compaction } => {
-                self.take_word(*compaction, Standing::Holds);
+                self.apply_compaction_status(*compaction, CompactionStatus::Holds);
             }
             Fact::Instructed { what, .. } => self.instructed(seq, *what, estimate),
             Fact::UserSaid { .. }
             | Fact::ToolReturned { .. }
             | Fact::Injected { .. }
-            | Fact::Carried { .. } => self.add(Entry { seq, tokens: estimate, kind: Kind::History }),
+            | Fact::Carried { .. } => {
+                self.add(TrackedEvent { seq, tokens: estimate, kind: RebuildTreatment::History })
+            }
             Fact::CompactionRequested { .. } | Fact::Pinned { .. } | Fact::Unpinned { .. } => {}
         }
         None
@@ -141,37 +143,38 @@ impl Tracker {
 
     /// Takes the new estimate of a context that was made anew, by edits or otherwise. Earlier reports are
     /// about its earlier form.
-    pub fn remade(&mut self, estimate: Tokens) {
+    pub fn rebase(&mut self, estimate: Tokens) {
         self.estimated = estimate;
         self.forget();
     }
 
     /// Size of the context for a call to `model`.
-    pub fn size(&self, model: &ModelName) -> Size {
+    pub fn size(&self, model: &ModelName) -> ContextSize {
         let same =
-            |measured: &&Measured| measured.model.as_ref().is_none_or(|known| *known == bare(&model.0));
+            |measured: &&MeasuredSize| measured.model.as_ref().is_none_or(|known| *known == bare(&model.0));
         match self.measured.as_ref().filter(same) {
-            Some(measured) => {
-                Size { measured: Some(measured.total), estimated: self.estimated.less(measured.covers) }
-            }
-            None => Size { measured: None, estimated: self.estimated },
+            Some(measured) => ContextSize {
+                measured: Some(measured.total),
+                estimated: self.estimated.less(measured.covers),
+            },
+            None => ContextSize { measured: None, estimated: self.estimated },
         }
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: TrackedEvent) {
         self.estimated += entry.tokens;
         self.entries.push(entry);
     }
 
     /// Of settings, system prompt and tools the newest holds: the one before it is no longer sent, and every report so
     /// far is about another prefix.
-    fn instructed(&mut self, seq: Seq, what: Instruction, tokens: Tokens) {
+    fn instructed(&mut self, seq: Seq, what: InstructionKind, tokens: Tokens) {
         let newest = match what {
-            Instruction::Settings => &mut self.settings,
-            Instruction::System => &mut self.system,
-            Instruction::Tools => &mut self.tools,
-            Instruction::Message | Instruction::Project => {
-                return self.add(Entry { seq, tokens, kind: Kind::History });
+            InstructionKind::Settings => &mut self.settings,
+            InstructionKind::System => &mut self.system,
+            InstructionKind::Tools => &mut self.tools,
+            InstructionKind::Message | InstructionKind::Project => {
+                return self.add(TrackedEvent { seq, tokens, kind: RebuildTreatment::History });
             }
         };
         if let Some(older) = newest.replace(self.entries.len()) {
@@ -179,7 +182,7 @@ impl Tracker {
             self.estimated = self.estimated.less(older);
             self.forget();
         }
-        self.add(Entry { seq, tokens, kind: Kind::Standing });
+        self.add(TrackedEvent { seq, tokens, kind: RebuildTreatment::Standing });
     }
 
     /// Earlier reports are no longer about the context.
@@ -195,12 +198,13 @@ impl Tracker {
         let is_fragment = id.is_some() && self.answer.as_ref().is_some_and(|answer| answer.id.as_ref() == id);
         if !is_fragment {
             let asked = self.estimated;
-            self.answer = Some(Answer { id: id.cloned(), asked, said: Tokens(0), prefix: self.prefix() });
+            self.answer =
+                Some(TrackedAnswer { id: id.cloned(), asked, said: Tokens(0), prefix: self.prefix() });
         }
         if let Some(answer) = &mut self.answer {
             answer.said += estimate;
         }
-        self.add(Entry { seq, tokens: estimate, kind: Kind::History });
+        self.add(TrackedEvent { seq, tokens: estimate, kind: RebuildTreatment::History });
     }
 
     /// A report covers the request and the answer; results that came before the report are not in it.
@@ -209,7 +213,7 @@ impl Tracker {
         id: Option<&AnswerId>,
         model: Option<&ModelName>,
         usage: &Usage,
-    ) -> Option<Observation> {
+    ) -> Option<TokenObservation> {
         let answer = self.answer.as_ref()?;
         let about_it = id.is_none() || id == answer.id.as_ref();
         let model = model.map(|model| bare(&model.0));
@@ -219,17 +223,18 @@ impl Tracker {
             return None;
         }
         let model = model.or_else(|| self.model.clone());
-        self.measured = Some(Measured { model, total: usage.total(), covers: answer.asked + answer.said });
-        Some(Observation { estimated: answer.asked, actual: usage.input(), prefix: answer.prefix })
+        self.measured =
+            Some(MeasuredSize { model, total: usage.total(), covers: answer.asked + answer.said });
+        Some(TokenObservation { estimated: answer.asked, actual: usage.input(), prefix: answer.prefix })
     }
 
     fn compacted(&mut self, at: Seq, compaction: &Compaction, summary: Tokens) {
-        let (first_kept, standing) = (compaction.first_kept, Standing::Holds);
-        self.compactions.push(Pivot { at, summary, first_kept, standing });
+        let (first_kept, standing) = (compaction.first_kept, CompactionStatus::Holds);
+        self.compactions.push(TrackedCompaction { at, summary, first_kept, standing });
         self.remake();
     }
 
-    fn take_word(&mut self, compaction: Seq, standing: Standing) {
+    fn apply_compaction_status(&mut self, compaction: Seq, standing: CompactionStatus) {
         for pivot in self.compactions.iter_mut().filter(|pivot| pivot.at == compaction) {
             pivot.standing = standing;
         }
@@ -238,21 +243,21 @@ impl Tracker {
 
     /// Adds up the entries that the newest compaction in force leaves.
     fn remake(&mut self) {
-        let pivot = self.compactions.iter().rfind(|pivot| pivot.standing == Standing::Holds).copied();
-        let kept = |entry: &&Entry| match (entry.kind, pivot) {
-            (Kind::Standing, _) | (Kind::History, None) => true,
-            (Kind::History, Some(pivot)) => {
+        let pivot = self.compactions.iter().rfind(|pivot| pivot.standing == CompactionStatus::Holds).copied();
+        let kept = |entry: &&TrackedEvent| match (entry.kind, pivot) {
+            (RebuildTreatment::Standing, _) | (RebuildTreatment::History, None) => true,
+            (RebuildTreatment::History, Some(pivot)) => {
                 entry.seq > pivot.at || pivot.first_kept.is_some_and(|first| entry.seq >= first)
             }
         };
         let history: Tokens = self.entries.iter().filter(kept).map(|entry| entry.tokens).sum();
-        self.remade(history + pivot.map_or(Tokens(0), |pivot| pivot.summary));
+        self.rebase(history + pivot.map_or(Tokens(0), |pivot| pivot.summary));
     }
 
-    fn prefix(&self) -> Prefix {
+    fn prefix(&self) -> PrefixAvailability {
         match (self.system, self.tools) {
-            (None, None) => Prefix::Unknown,
-            _ => Prefix::Known,
+            (None, None) => PrefixAvailability::Unknown,
+            _ => PrefixAvailability::Known,
         }
     }
 }
@@ -261,18 +266,18 @@ impl Tracker {
 mod tests {
     use super::*;
     use crate::{
-        chain::Link,
-        event::{Event, Part, Summary, ToolResult, Trigger},
+        event::{CompactionTrigger, ContentPart, Event, Summary, ToolResult},
+        hash_chain::ChainLink,
         id::{EventId, ThreadId},
         profile::Share,
     };
 
     fn user() -> Fact {
-        Fact::UserSaid { parts: vec![Part::text("u")] }
+        Fact::UserSaid { parts: vec![ContentPart::text("u")] }
     }
 
     fn system() -> Fact {
-        Fact::Instructed { what: Instruction::System, parts: vec![] }
+        Fact::Instructed { what: InstructionKind::System, parts: vec![] }
     }
 
     fn said(answer: &str, model: &str) -> Fact {
@@ -296,17 +301,18 @@ mod tests {
             first_kept: first_kept.map(Seq),
             tokens_before: None,
             tokens_after: None,
-            trigger: Trigger::Manual,
+            trigger: CompactionTrigger::Manual,
         })
     }
 
-    fn run(events: &[(Fact, u64)]) -> (Tracker, Vec<Observation>) {
+    fn run(events: &[(Fact, u64)]) -> (ContextTracker, Vec<TokenObservation>) {
         let thread = ThreadId::derived(&["test"]);
-        let mut tracker = Tracker::default();
+        let mut tracker = ContextTracker::default();
         let mut observations = Vec::new();
         for (at, (fact, estimate)) in events.iter().enumerate() {
             let id = EventId { thread, seq: Seq(at as u64 + 1) };
-            let logged = Logged { id, event: Event::own(fact.clone(), None), link: Link::ROOT };
+            let logged =
+                LoggedEvent { id, event: Event::from_fact(fact.clone(), None), link: ChainLink::ROOT };
             observations.extend(tracker.push(&logged, Tokens(*estimate)));
         }
         (tracker, observations)
@@ -315,7 +321,7 @@ mod tests {
     /// Checks the measured and the estimated size for a call to `opus` after these events.
     fn check(events: &[(Fact, u64)], measured: Option<u64>, estimated: u64) {
         let size = run(events).0.size(&"opus".into());
-        assert_eq!(size, Size { measured: measured.map(Tokens), estimated: Tokens(estimated) });
+        assert_eq!(size, ContextSize { measured: measured.map(Tokens), estimated: Tokens(estimated) });
     }
 
     #[test]
@@ -415,25 +421,32 @@ mod tests {
     #[test]
     fn a_context_made_anew_is_what_it_is_said_to_be() {
         let (mut tracker, _) = run(&[(user(), 10), (said("a", "opus"), 5), (usage(None, None, 900, 1), 0)]);
-        tracker.remade(Tokens(8));
-        assert_eq!(tracker.size(&"opus".into()), Size { measured: None, estimated: Tokens(8) });
+        tracker.rebase(Tokens(8));
+        assert_eq!(tracker.size(&"opus".into()), ContextSize { measured: None, estimated: Tokens(8) });
     }
 
     #[test]
     fn a_report_tells_what_the_estimate_was_worth_if_the_prefix_was_counted() {
         let call = [(user(), 10), (said("a", "opus"), 5), (usage(Some("a"), None, 1_000, 7), 0)];
         let (_, observations) = run(&call);
-        let blind = Observation { estimated: Tokens(10), actual: Tokens(1_000), prefix: Prefix::Unknown };
+        let blind = TokenObservation {
+            estimated: Tokens(10),
+            actual: Tokens(1_000),
+            prefix: PrefixAvailability::Unknown,
+        };
         assert_eq!(observations, [blind]);
         let (_, observations) = run(&[vec![(system(), 700)], call.to_vec()].concat());
-        assert_eq!(observations, [Observation { estimated: Tokens(710), prefix: Prefix::Known, ..blind }]);
+        assert_eq!(
+            observations,
+            [TokenObservation { estimated: Tokens(710), prefix: PrefixAvailability::Known, ..blind }]
+        );
     }
 
     #[test]
     fn only_what_was_estimated_is_corrected() {
         let calibration = Calibration::new(Share::percent(50));
-        let size = Size { measured: Some(Tokens(1_000)), estimated: Tokens(100) };
+        let size = ContextSize { measured: Some(Tokens(1_000)), estimated: Tokens(100) };
         assert_eq!((size.total(), size.expected(&calibration)), (Tokens(1_100), Tokens(1_100)));
-        assert_eq!(size.bound(&calibration), Tokens(1_150));
+        assert_eq!(size.upper_bound(&calibration), Tokens(1_150));
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! A turn is one model call: the messages since the last one, the answer, the results of its calls. Its id is
 //! that of its first assistant event. A compaction is a turn too. A loop is a user's request and all turns
-//! until the next one. None of this is stored as truth: [`Turns`] makes it again from the events at any time.
+//! until the next one. None of this is stored as truth: [`TurnBuilder`] makes it again from the events at any time.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Compaction, Event, Fact, Logged, Time, Usage},
+    event::{Compaction, Event, Fact, LoggedEvent, Timestamp, Usage},
     id::{AnswerId, EventId, ModelName, Seq},
-    lineage::Standing,
+    lineage::CompactionStatus,
 };
 
 /// One model call, or one compaction.
@@ -38,7 +38,7 @@ pub struct Turn {
     /// The model that answered.
     pub model: Option<ModelName>,
     /// Time of the answer.
-    pub time: Option<Time>,
+    pub time: Option<Timestamp>,
     /// Number of tool calls.
     pub tool_calls: u64,
     /// Usage that the provider reported; the last report counts.
@@ -48,12 +48,12 @@ pub struct Turn {
     /// Of a compaction that is undone: where it was reverted.
     pub reverted: Option<Seq>,
     /// Of a compaction that was undone and brought back: from where to where, as often as that happened.
-    pub suspended: Vec<Suspended>,
+    pub suspended: Vec<CompactionSuspension>,
 }
 
 /// A time in which a compaction did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Suspended {
+pub struct CompactionSuspension {
     /// Place at which it was reverted.
     pub from: Seq,
     /// Place at which it was restored.
@@ -77,16 +77,17 @@ impl Turn {
 
     /// Takes a change of this turn's standing, made at `at`. It has no effect unless the turn is an earlier
     /// compaction with another standing.
-    pub fn take_word(&mut self, standing: Standing, at: Seq) {
+    pub fn apply_status(&mut self, standing: CompactionStatus, at: Seq) {
         if !self.is_compaction() || at <= self.id.seq {
             return;
         }
         match standing {
-            Standing::Undone => {
+            CompactionStatus::Undone => {
                 self.reverted.get_or_insert(at);
             }
-            Standing::Holds => {
-                self.suspended.extend(self.reverted.take().map(|from| Suspended { from, until: at }));
+            CompactionStatus::Holds => {
+                self.suspended
+                    .extend(self.reverted.take().map(|from| CompactionSuspension { from, until: at }));
             }
         }
     }
@@ -94,10 +95,10 @@ impl Turn {
 
 /// Derives turns from events, one event at a time.
 ///
-/// To go on where an earlier derivation stopped, start with [`Turns::after`] its last turn's parent and feed the
+/// To go on where an earlier derivation stopped, start with [`TurnBuilder::after`] its last turn's parent and feed the
 /// events from that last turn's first on.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct TurnBuilder {
     done: Vec<Turn>,
     current: Option<Turn>,
     asked: Vec<EventId>,
@@ -108,14 +109,14 @@ pub struct Turns {
     user_asked: bool,
 }
 
-impl Turns {
+impl TurnBuilder {
     /// Continues after the turn `parent` of loop `loop_index`, where `model` answers unless an event says otherwise.
     pub fn after(parent: EventId, loop_index: u64, model: Option<ModelName>) -> Self {
         Self { parent: Some(parent), loops: Some(loop_index), model, ..Self::default() }
     }
 
     /// All turns of a line of events.
-    pub fn of<'a>(events: impl IntoIterator<Item = &'a Logged>) -> Vec<Turn> {
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a LoggedEvent>) -> Vec<Turn> {
         let mut turns = Self::default();
         for event in events {
             turns.push(event);
@@ -124,7 +125,7 @@ impl Turns {
     }
 
     /// Takes the next event.
-    pub fn push(&mut self, logged: &Logged) {
+    pub fn push(&mut self, logged: &LoggedEvent) {
         self.push_at(logged.id, &logged.event);
     }
 
@@ -175,11 +176,11 @@ impl Turns {
                 self.extend(id.seq);
             }
             Fact::CompactionReverted { compaction } => {
-                self.take_word(*compaction, Standing::Undone, id.seq);
+                self.apply_compaction_status(*compaction, CompactionStatus::Undone, id.seq);
                 self.extend(id.seq);
             }
             Fact::CompactionRestored { compaction } => {
-                self.take_word(*compaction, Standing::Holds, id.seq);
+                self.apply_compaction_status(*compaction, CompactionStatus::Holds, id.seq);
                 self.extend(id.seq);
             }
             Fact::Pinned { .. } | Fact::Unpinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
@@ -208,7 +209,7 @@ impl Turns {
         id: EventId,
         answer: Option<&AnswerId>,
         model: Option<&ModelName>,
-        time: Option<Time>,
+        time: Option<Timestamp>,
         calls: u64,
     ) {
         let fragment =
@@ -231,9 +232,9 @@ impl Turns {
     }
 
     /// Notes a word about a compaction. Turns are in order of their places.
-    fn take_word(&mut self, compaction: Seq, standing: Standing, at: Seq) {
+    fn apply_compaction_status(&mut self, compaction: Seq, standing: CompactionStatus, at: Seq) {
         if let Ok(index) = self.done.binary_search_by_key(&compaction, |turn| turn.id.seq) {
-            self.done[index].take_word(standing, at);
+            self.done[index].apply_status(standing, at);
         }
     }
 
@@ -252,7 +253,7 @@ impl Turns {
         }
     }
 
-    fn open(&mut self, id: EventId, time: Option<Time>) -> Turn {
+    fn open(&mut self, id: EventId, time: Option<Timestamp>) -> Turn {
         let loop_index = match (self.loops, std::mem::take(&mut self.user_asked)) {
             (None, _) => 0,
             (Some(index), true) => index + 1,
@@ -370,8 +371,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        chain::Link,
-        event::{Event, Part, Summary, ToolCall, ToolResult, Trigger},
+        event::{CompactionTrigger, ContentPart, Event, Summary, ToolCall, ToolResult},
+        hash_chain::ChainLink,
         id::ThreadId,
         lineage::{covered_by, turn_of},
     };
@@ -380,7 +381,7 @@ mod tests {
     /// `c`ompaction of everything so far, `k` compaction that keeps the last event, `v` its revert right after it, `w` its
     /// return right after that; `V` and `W` are about the newest compaction, wherever it is, and `X` restores the
     /// oldest.
-    fn log(script: &str) -> Vec<Logged> {
+    fn log(script: &str) -> Vec<LoggedEvent> {
         let thread = ThreadId::derived(&["test"]);
         let event = |(index, letter): (usize, char)| {
             let seq = Seq(index as u64 + 1);
@@ -389,7 +390,7 @@ mod tests {
             let said = |answer: Option<&str>| Fact::AssistantSaid {
                 answer: answer.map(Into::into),
                 model: None,
-                parts: vec![Part::ToolCall(ToolCall::function("c", "t", "{}"))],
+                parts: vec![ContentPart::ToolCall(ToolCall::function("c", "t", "{}"))],
             };
             let compacted = |through: Seq, first_kept: Option<Seq>| {
                 Fact::Compacted(Compaction {
@@ -398,12 +399,12 @@ mod tests {
                     first_kept,
                     tokens_before: None,
                     tokens_after: None,
-                    trigger: Trigger::Manual,
+                    trigger: CompactionTrigger::Manual,
                 })
             };
             let fact = match letter {
-                'u' => Fact::UserSaid { parts: vec![Part::text("u")] },
-                'i' => Fact::Instructed { what: crate::event::Instruction::System, parts: vec![] },
+                'u' => Fact::UserSaid { parts: vec![ContentPart::text("u")] },
+                'i' => Fact::Instructed { what: crate::event::InstructionKind::System, parts: vec![] },
                 'a' => said(None),
                 'f' => said(Some("m")),
                 'r' => Fact::ToolReturned {
@@ -421,7 +422,11 @@ mod tests {
                 'X' => Fact::CompactionRestored { compaction: oldest() },
                 other => panic!("no event is written {other}"),
             };
-            Logged { id: EventId { thread, seq }, event: Event::own(fact, None), link: Link::ROOT }
+            LoggedEvent {
+                id: EventId { thread, seq },
+                event: Event::from_fact(fact, None),
+                link: ChainLink::ROOT,
+            }
         };
         script.chars().enumerate().map(event).collect()
     }
@@ -469,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_question_answer_and_results() {
-        let turns = Turns::of(&log("iuararau"));
+        let turns = TurnBuilder::of(&log("iuararau"));
         assert_eq!(shown(&turns), "0:3[1-4] 0:5[5-6] 0:7[7-7]");
         assert_eq!(turns[1].parent, Some(turns[0].id));
         assert_eq!(turns[0].asked.len(), 2);
@@ -477,12 +482,12 @@ mod tests {
 
     #[test]
     fn a_user_message_starts_a_loop() {
-        assert_eq!(shown(&Turns::of(&log("uarauara"))), "0:2[1-3] 0:4[4-4] 1:6[5-7] 1:8[8-8]");
+        assert_eq!(shown(&TurnBuilder::of(&log("uarauara"))), "0:2[1-3] 0:4[4-4] 1:6[5-7] 1:8[8-8]");
     }
 
     #[test]
     fn fragments_of_an_answer_are_one_turn_even_around_results() {
-        let turns = Turns::of(&log("ufgrfgr"));
+        let turns = TurnBuilder::of(&log("ufgrfgr"));
         assert_eq!(shown(&turns), "0:2[1-7]");
         assert_eq!((turns[0].answered.len(), turns[0].returned.len(), turns[0].tool_calls), (2, 2, 2));
         assert!(turns[0].usage.is_some());
@@ -490,7 +495,7 @@ mod tests {
 
     #[test]
     fn a_compaction_is_a_turn_whose_parent_is_the_last_normal_one() {
-        let turns = Turns::of(&log("uarckua"));
+        let turns = TurnBuilder::of(&log("uarckua"));
         assert_eq!(shown(&turns), "0:2[1-3] 0:4[4-4] 0:5[5-5] 1:7[6-7]");
         assert_eq!(turns[1].parent, Some(turns[0].id));
         assert_eq!(turns[3].parent, Some(turns[2].id));
@@ -499,7 +504,7 @@ mod tests {
     #[test]
     fn a_compaction_covers_from_what_the_one_before_kept() {
         // Turns at 2, 4, 6; a compaction at 7 that keeps turn 6; turns 9 and 11; a compaction at 12 of all.
-        let turns = Turns::of(&log("uauauakuauac"));
+        let turns = TurnBuilder::of(&log("uauauakuauac"));
         let ids = |compaction: u64| {
             let id = turns.iter().find(|turn| turn.id.seq.0 == compaction).expect("in the log").id;
             covered_by(&turns, id).map(|ids| ids.iter().map(|id| id.seq.0).collect::<Vec<_>>())
@@ -512,7 +517,7 @@ mod tests {
     #[test]
     fn a_compaction_covers_what_the_last_one_in_force_left() {
         let check = |script: &str, compaction: u64, expect: &[u64]| {
-            let turns = Turns::of(&log(script));
+            let turns = TurnBuilder::of(&log(script));
             let id = turns.iter().find(|turn| turn.id.seq.0 == compaction).expect("in the log").id;
             let covered: Vec<u64> =
                 covered_by(&turns, id).expect("covers").iter().map(|id| id.seq.0).collect();
@@ -543,10 +548,10 @@ mod tests {
 
     #[test]
     fn what_was_undone_and_brought_back_says_when() {
-        let turns = Turns::of(&log("uacVuaWua"));
+        let turns = TurnBuilder::of(&log("uacVuaWua"));
         let compaction = turns.iter().find(|turn| turn.is_compaction()).expect("in the log");
         assert_eq!(compaction.reverted, None);
-        assert_eq!(compaction.suspended, [Suspended { from: Seq(4), until: Seq(7) }]);
+        assert_eq!(compaction.suspended, [CompactionSuspension { from: Seq(4), until: Seq(7) }]);
         let in_force: Vec<u64> = (1..=9).filter(|place| compaction.in_force_at(Seq(*place))).collect();
         assert_eq!(in_force, [4, 8, 9]);
     }
@@ -555,7 +560,7 @@ mod tests {
         #[test]
         fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgmckvwVWX]{0,40}") {
             let log = log(&script);
-            let turns = Turns::of(&log);
+            let turns = TurnBuilder::of(&log);
             let mut next = Seq(1);
             for turn in &turns {
                 prop_assert_eq!(turn.first, next);
@@ -569,7 +574,7 @@ mod tests {
 
         #[test]
         fn a_traversal_visits_every_turn_once(script in "[uiafrgmckvwVWX]{0,40}") {
-            let turns = Turns::of(&log(&script));
+            let turns = TurnBuilder::of(&log(&script));
             let mut seen = Vec::new();
             let mut at = turns.last();
             while let Some(turn) = at {
@@ -583,8 +588,8 @@ mod tests {
         #[test]
         fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgmckv]{2,40}", cut in any::<prop::sample::Index>()) {
             let log = log(&script);
-            let whole = Turns::of(&log);
-            let early = Turns::of(&log[..cut.index(log.len())]);
+            let whole = TurnBuilder::of(&log);
+            let early = TurnBuilder::of(&log[..cut.index(log.len())]);
             let Some((last, before)) = early.split_last() else { return Ok(()) };
             let model = log.iter().filter(|event| event.id.seq < last.first).rev().find_map(|event| {
                 match &event.event.fact {
@@ -594,7 +599,7 @@ mod tests {
             });
             let mut turns = before
                 .last()
-                .map_or_else(Turns::default, |parent| Turns::after(parent.id, parent.loop_index, model));
+                .map_or_else(TurnBuilder::default, |parent| TurnBuilder::after(parent.id, parent.loop_index, model));
             for event in log.iter().filter(|event| event.id.seq >= last.first) {
                 turns.push(event);
             }

@@ -14,27 +14,27 @@ use std::{
 };
 
 use epitome::{
-    core::{Fact, TokenCounter, tokens::O200k},
+    core::{Fact, TokenCounter, tokens::O200kCounter},
     import::{find_files, import_bytes},
-    store::{Options, Sqlite},
-    wire::transcripts::{self, Limits},
+    store::{SqliteOptions, SqliteStore},
+    wire::transcripts::{self, TranscriptLimits},
 };
 
 fn main() {
     let files = files();
     let texts: Vec<String> = files.iter().flat_map(|(name, bytes)| texts(name, bytes)).collect();
     let text_bytes: usize = texts.iter().map(String::len).sum();
-    O200k.count("the vocabulary is loaded before anything is timed");
+    O200kCounter.count("the vocabulary is loaded before anything is timed");
 
-    let counting = best_of(3, || texts.iter().map(|text| O200k.count(text).0).sum::<u64>());
+    let counting = best_of(3, || texts.iter().map(|text| O200kCounter.count(text).0).sum::<u64>());
     let reading = best_of(3, || {
         files
             .iter()
-            .map(|(name, bytes)| transcripts::read(name, bytes, &Limits::default()).is_ok())
+            .map(|(name, bytes)| transcripts::read(name, bytes, &TranscriptLimits::default()).is_ok())
             .filter(|ok| *ok)
             .count()
     });
-    let importing = best_of(3, || import(&files, Some(Arc::new(O200k))));
+    let importing = best_of(3, || import(&files, Some(Arc::new(O200kCounter))));
     let without = best_of(3, || import(&files, None));
 
     let megabytes = |bytes: usize| bytes as f64 / 1e6;
@@ -67,11 +67,11 @@ fn best_of<T>(times: usize, mut work: impl FnMut() -> T) -> Duration {
 
 fn import(files: &[(String, Vec<u8>)], counter: Option<Arc<dyn TokenCounter>>) -> u64 {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { counter, ..Options::default() };
-    let store = Sqlite::open(&folder.path().join("log.db"), options).expect("a new store");
+    let options = SqliteOptions { counter, ..SqliteOptions::default() };
+    let store = SqliteStore::open(&folder.path().join("log.db"), options).expect("a new store");
     let mut events = 0;
     for (name, bytes) in files {
-        let imported = import_bytes(&store, name, bytes, &Limits::default()).expect("a transcript");
+        let imported = import_bytes(&store, name, bytes, &TranscriptLimits::default()).expect("a transcript");
         events += imported.sessions.iter().map(|session| session.appended).sum::<u64>();
     }
     events
@@ -79,7 +79,7 @@ fn import(files: &[(String, Vec<u8>)], counter: Option<Arc<dyn TokenCounter>>) -
 
 /// Every text that an import counts.
 fn texts(name: &str, bytes: &[u8]) -> Vec<String> {
-    let reading = transcripts::read(name, bytes, &Limits::default()).expect("a transcript");
+    let reading = transcripts::read(name, bytes, &TranscriptLimits::default()).expect("a transcript");
     let facts =
         reading.sessions.into_iter().flat_map(|session| session.threads).flat_map(|thread| thread.events);
     let mut texts = Vec::new();
@@ -97,7 +97,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
         let read =
             found.into_iter().map(|path| (path.display().to_string(), fs::read(path).expect("readable")));
         return read
-            .filter(|(name, bytes)| transcripts::read(name, bytes, &Limits::default()).is_ok())
+            .filter(|(name, bytes)| transcripts::read(name, bytes, &TranscriptLimits::default()).is_ok())
             .collect();
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sessions/flaky-upload.json");

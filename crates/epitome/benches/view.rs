@@ -16,18 +16,19 @@ use std::{
 
 use epitome::{
     core::{
-        Event, EventId, Fact, Link, Logged, Part, Seq, SessionId, ThreadId, TokenCounter, Tokens,
+        ChainLink, ContentPart, Event, EventId, Fact, LoggedEvent, Seq, SessionId, ThreadId, TokenCounter,
+        Tokens,
         budget::Budget,
-        context::{Context, Names},
+        context::{Context, EventNaming},
         event::{ToolCall, ToolResult},
         fit::fit,
-        meter::{Meter, Overhead},
-        pipeline::{Pipeline, State},
-        project::{Line, project},
+        meter::{Meter, TokenOverhead},
+        pipeline::{Pipeline, ReducerState},
+        projection::{EventLine, project},
         reducers::default_pipeline,
-        tokens::O200k,
+        tokens::O200kCounter,
     },
-    store::{EventLog, NewThread, Options, Sqlite, Start},
+    store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadStart},
     wire::{Format, render::RenderOptions},
 };
 
@@ -55,7 +56,7 @@ const TURNS: u64 = 400;
 const A_TURN: u64 = 2;
 
 fn main() {
-    O200k.count("the vocabulary is loaded before anything is timed");
+    O200kCounter.count("the vocabulary is loaded before anything is timed");
     if std::env::args().any(|argument| argument == "--langchain") {
         return for_the_script();
     }
@@ -164,7 +165,7 @@ impl Spread {
 }
 
 /// A turn as the log hands it over: events with the counts made when they were appended.
-type Counted = Vec<(Arc<Logged>, Vec<Tokens>)>;
+type Counted = Vec<(Arc<LoggedEvent>, Vec<Tokens>)>;
 
 /// A context right after a reduction, and the turns that follow, through the last of the reductions to be measured.
 struct Steady {
@@ -204,13 +205,13 @@ fn one_round(state: &Steady, pipeline: &Pipeline, done: Done) -> f64 {
 fn steady(messages: u64, pipeline: &Pipeline) -> Steady {
     let mut log = Log::default();
     let mut next = |context: Context| {
-        let turn = log.turn(&O200k);
+        let turn = log.turn(&O200kCounter);
         let before = context.tokens();
         let context = take_turn(context, &turn, pipeline);
         let reduced = context.tokens() < before;
         (context, turn, reduced, log.next)
     };
-    let mut context = empty(Arc::new(O200k));
+    let mut context = empty(Arc::new(O200kCounter));
     loop {
         let (grown, _, reduced, logged) = next(context);
         context = grown;
@@ -236,18 +237,18 @@ fn take_turn(mut context: Context, turn: &Counted, pipeline: &Pipeline) -> Conte
     if context.tokens() <= BUDGET {
         return context;
     }
-    fit(context, &budget(), pipeline, State::default())
+    fit(context, &budget(), pipeline, ReducerState::default())
         .expect("a turn is far smaller than the budget")
         .context
 }
 
 /// A reduction, once one is due, goes down to 60 %: the next turns need none.
 fn budget() -> Budget {
-    Budget::new(BUDGET).aim(Tokens(BUDGET.0 * 3 / 5))
+    Budget::new(BUDGET).with_target(Tokens(BUDGET.0 * 3 / 5))
 }
 
 fn empty(counter: Arc<dyn TokenCounter>) -> Context {
-    Context::new(Arc::new(Meter::new(counter, Overhead::default())), Names::Thread(thread()))
+    Context::new(Arc::new(Meter::new(counter, TokenOverhead::default())), EventNaming::Thread(thread()))
 }
 
 fn thread() -> ThreadId {
@@ -277,29 +278,32 @@ impl Log {
         if number.is_multiple_of(40) {
             let text =
                 format!("Please look at part {number} of the service and make its tests pass. {}", prose(40));
-            facts.push(Fact::UserSaid { parts: vec![Part::text(text)] });
+            facts.push(Fact::UserSaid { parts: vec![ContentPart::text(text)] });
         }
         let call = ToolCall::function(
             format!("call_{number}"),
             "read_file",
             format!(r#"{{"path":"src/part_{}.rs","offset":{number}}}"#, number % 977),
         );
-        let parts = vec![Part::text(format!("Reading the next part. {}", prose(20))), Part::ToolCall(call)];
+        let parts = vec![
+            ContentPart::text(format!("Reading the next part. {}", prose(20))),
+            ContentPart::ToolCall(call),
+        ];
         facts.push(Fact::AssistantSaid { answer: None, model: None, parts });
         let result = ToolResult {
             call: format!("call_{number}").into(),
             name: None,
-            parts: vec![Part::text(code(number))],
+            parts: vec![ContentPart::text(code(number))],
             error: false,
         };
         facts.push(Fact::ToolReturned { results: vec![result], parts: vec![] });
         facts
     }
 
-    fn logged(&mut self, fact: Fact) -> Arc<Logged> {
+    fn logged(&mut self, fact: Fact) -> Arc<LoggedEvent> {
         self.next += 1;
         let id = EventId { thread: thread(), seq: Seq(self.next) };
-        Arc::new(Logged { id, event: Event::own(fact, None), link: Link::ROOT })
+        Arc::new(LoggedEvent { id, event: Event::from_fact(fact, None), link: ChainLink::ROOT })
     }
 }
 
@@ -323,12 +327,12 @@ struct Watched(AtomicU64);
 
 impl TokenCounter for Watched {
     fn name(&self) -> &'static str {
-        O200k.name()
+        O200kCounter.name()
     }
 
     fn count(&self, text: &str) -> Tokens {
         self.0.fetch_add(text.len() as u64, Ordering::Relaxed);
-        O200k.count(text)
+        O200kCounter.count(text)
     }
 }
 
@@ -362,9 +366,9 @@ enum Counts {
 /// these are kept.
 fn whole_history(counts: Counts) -> f64 {
     let mut log = Log::default();
-    let mut line = Line::default();
+    let mut line = EventLine::default();
     while log.next < 10_000 {
-        for (event, pieces) in log.turn(&O200k) {
+        for (event, pieces) in log.turn(&O200kCounter) {
             match counts {
                 Counts::Kept => line.push(event, pieces),
                 Counts::Anew => line.push_uncounted(event),
@@ -373,10 +377,10 @@ fn whole_history(counts: Counts) -> f64 {
     }
     let pipeline = default_pipeline();
     let round = || {
-        let meter = Arc::new(Meter::new(Arc::new(O200k), Overhead::default()));
+        let meter = Arc::new(Meter::new(Arc::new(O200kCounter), TokenOverhead::default()));
         let start = Instant::now();
-        let context = project(&line, meter, Names::Thread(thread()));
-        let fitted = fit(context, &budget(), &pipeline, State::default()).expect("it fits");
+        let context = project(&line, meter, EventNaming::Thread(thread()));
+        let fitted = fit(context, &budget(), &pipeline, ReducerState::default()).expect("it fits");
         Done::Messages.finish(&fitted.context);
         start.elapsed().as_secs_f64()
     };
@@ -394,38 +398,38 @@ struct ColdOpen {
 fn cold_open() -> ColdOpen {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("log.db");
-    let options = || Options { counter: Some(Arc::new(O200k)), ..Options::default() };
-    let store = Sqlite::open(&path, options()).expect("a new store");
+    let options = || SqliteOptions { counter: Some(Arc::new(O200kCounter)), ..SqliteOptions::default() };
+    let store = SqliteStore::open(&path, options()).expect("a new store");
     let session = SessionId::derived(&["bench"]);
     store
-        .open(&NewThread { id: thread(), session, name: "main".into(), key: None, start: Start::Root })
+        .open(&NewThread { id: thread(), session, name: "main".into(), key: None, start: ThreadStart::Root })
         .expect("a new thread");
     let mut log = Log::default();
     while log.next < 10_000 {
         let after = Seq(log.next);
-        let events = log.turn(&O200k).into_iter().map(|(logged, _)| logged.event.clone()).collect();
+        let events = log.turn(&O200kCounter).into_iter().map(|(logged, _)| logged.event.clone()).collect();
         store.append(thread(), after, events).expect("appended");
     }
     drop(store);
 
     let pipeline = default_pipeline();
-    let meter = Arc::new(Meter::new(Arc::new(O200k), Overhead::default()));
+    let meter = Arc::new(Meter::new(Arc::new(O200kCounter), TokenOverhead::default()));
     let start = Instant::now();
-    let store = Sqlite::open(&path, options()).expect("the store");
+    let store = SqliteStore::open(&path, options()).expect("the store");
     let events = store.read(thread(), Seq(1), usize::MAX).expect("read");
-    let pieces = store.pieces(thread(), Seq(1), usize::MAX).expect("read");
-    let mut line = Line::default();
+    let pieces = store.text_counts(thread(), Seq(1), usize::MAX).expect("read");
+    let mut line = EventLine::default();
     for (event, (_, pieces)) in events.into_iter().zip(pieces) {
         line.push(Arc::new(event), pieces);
     }
-    let context = project(&line, meter, Names::Thread(thread()));
-    let context = fit(context, &budget(), &pipeline, State::default()).expect("it fits").context;
+    let context = project(&line, meter, EventNaming::Thread(thread()));
+    let context = fit(context, &budget(), &pipeline, ReducerState::default()).expect("it fits").context;
     Done::View.finish(&context);
     let view = start.elapsed().as_secs_f64();
     Done::Request.finish(&context);
     let request = start.elapsed().as_secs_f64();
 
-    let turns: Vec<Counted> = (0..TURNS).map(|_| log.turn(&O200k)).collect();
+    let turns: Vec<Counted> = (0..TURNS).map(|_| log.turn(&O200kCounter)).collect();
     let state = Steady { context, turns };
     let warm = |done| one_round(&state, &pipeline, done);
     ColdOpen { view, request, warm_view: warm(Done::View), warm_request: warm(Done::Request) }

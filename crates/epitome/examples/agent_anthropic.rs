@@ -11,8 +11,8 @@
 use std::{env, error::Error, io, time::Duration};
 
 use epitome::core::Tokens;
-use epitome::session::{Refused, Session, SessionBuilder, ToolOutput};
-use epitome::summarise::{Key, Remote, Timeouts};
+use epitome::session::{RefusalKind, Session, SessionBuilder, ToolOutput};
+use epitome::summarise::{ApiKey, RemoteSummariser, ServerTimeouts};
 use epitome::wire::Format;
 
 mod common;
@@ -28,9 +28,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut agent = agent(model, Tokens(window.parse()?));
     if let [url, model, window] = summariser {
         // A model on a laptop takes its time; nobody waits for it.
-        let remote = Remote::builder(Format::Anthropic, url, model, Tokens(window.parse()?));
-        let remote = remote.timeouts(Timeouts::of(Duration::from_hours(1)));
-        agent = agent.summariser(remote.key(Key::from_env("ANTHROPIC_API_KEY").ok()).build()?);
+        let remote = RemoteSummariser::builder(Format::Anthropic, url, model, Tokens(window.parse()?));
+        let remote = remote.timeouts(ServerTimeouts::of(Duration::from_hours(1)));
+        agent = agent.summariser(remote.key(ApiKey::from_env("ANTHROPIC_API_KEY").ok()).build()?);
     }
     let session = agent.begin().await?;
     session.listen(|happened| eprintln!("{happened}"));
@@ -57,7 +57,7 @@ pub(crate) async fn answer(session: &Session, url: &str, question: &str) -> Resu
         let (status, body) = post(url, request.body).await?;
         if status != 200 {
             // What was too long is asked again, smaller.
-            if session.refused(status, body.as_bytes()).await? == Refused::TooLong {
+            if session.refused(status, body.as_bytes()).await? == RefusalKind::TooLong {
                 continue;
             }
             return Err(format!("the model's server answered {status}: {body}").into());

@@ -12,10 +12,10 @@ use std::error::Error;
 
 use epitome::{
     core::{
-        Part, Tokens,
+        ContentPart, Tokens,
         budget::Budget,
-        context::{Context, Edit, Fidelity, Segment, Tier},
-        pipeline::{Reduced, Reducer, State},
+        context::{Context, Fidelity, Segment, SegmentEdit, Tier},
+        pipeline::{Reducer, ReducerOutput, ReducerState},
     },
     session::{Session, SessionBuilder, ToolOutput},
     wire::Format,
@@ -34,23 +34,23 @@ impl Reducer for PassedTests {
         tier == Tier::ToolResults
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
         let (newest, names) = (context.last_turn(), context.names());
         let context = context.edit(self.name(), |_, segment| match verdict(segment) {
             Some(verdict) if segment.turn() < newest => {
                 let all = names.handles(segment.stands_for());
-                Edit::line(format!("{verdict}\n[all of it: {all}]"), Fidelity::Cut)
+                SegmentEdit::line(format!("{verdict}\n[all of it: {all}]"), Fidelity::Cut)
             }
-            _ => Edit::Keep,
+            _ => SegmentEdit::Keep,
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
 /// The last line of a test run that passed; nothing if it is something else, or was shortened before.
 fn verdict(segment: &Segment) -> Option<String> {
     segment.call().filter(|call| call.arguments.contains("cargo test") && !segment.is_error())?;
-    let Some([Part::Text { text }]) = segment.shown() else { return None };
+    let Some([ContentPart::Text { text }]) = segment.shown() else { return None };
     let last = text.trim_end().lines().next_back()?;
     (segment.fidelity() == Fidelity::Verbatim && last.contains("0 failed")).then(|| last.to_owned())
 }

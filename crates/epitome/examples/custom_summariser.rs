@@ -18,7 +18,7 @@ use std::{
 
 use epitome::{
     core::Tokens,
-    summarise::{Draft, Finish, Summarize, SummarizeError, Summarizing, SummaryRequest},
+    summarise::{DraftFinish, ModelDraft, Summarize, SummarizeError, SummaryFuture, SummaryRequest},
 };
 
 /// The agent that has it.
@@ -49,7 +49,7 @@ impl Summarize for Program {
         self.window
     }
 
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
         let (command, question) = (self.command.clone(), format!("{}\n\n{}", request.system, request.user));
         Box::pin(async move {
             // The program takes its time: it gets a thread on which nothing else waits.
@@ -57,7 +57,7 @@ impl Summarize for Program {
             let failed = |said: String| SummarizeError::Failed { host: self.name.clone(), said };
             let text = ran.map_err(|error| failed(error.to_string()))?;
             let text = text.map_err(|error| failed(error.to_string()))?;
-            Ok(Draft { text, finish: Finish::Complete, usage: None, model: None })
+            Ok(ModelDraft { text, finish: DraftFinish::Complete, usage: None, model: None })
         })
     }
 }

@@ -11,8 +11,8 @@
 use std::{env, error::Error, fs, io};
 
 use epitome::core::{
-    Part, Tokens,
-    inject::{Asked, Hook},
+    ContentPart, Tokens,
+    inject::{Hook, HookInput},
 };
 
 /// The agent that has it.
@@ -33,7 +33,7 @@ impl Hook for Notes {
         Tokens(400)
     }
 
-    fn inject(&self, asked: &Asked<'_>) -> Vec<Part> {
+    fn inject(&self, asked: &HookInput<'_>) -> Vec<ContentPart> {
         let said = asked.message.event.fact.text().to_lowercase();
         let is_meant = |line: &&str| {
             line.split_once(':').is_some_and(|(topic, _)| said.contains(&topic.trim().to_lowercase()))
@@ -44,7 +44,7 @@ impl Hook for Notes {
         if lines.is_empty() {
             Vec::new()
         } else {
-            vec![Part::text(format!("From the notes:\n{}", lines.join("\n")))]
+            vec![ContentPart::text(format!("From the notes:\n{}", lines.join("\n")))]
         }
     }
 }

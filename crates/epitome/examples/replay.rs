@@ -13,14 +13,14 @@ use epitome::{
     core::ThreadId,
     session::verify_call,
     store::{
-        Options, Sqlite,
-        records::{AttemptsOf, JobState},
+        SqliteOptions, SqliteStore,
+        records::{AttemptFilter, JobState},
     },
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = env::args().nth(1).ok_or("usage: replay FILE")?;
-    let store = Sqlite::open(Path::new(&file), Options::default())?;
+    let store = SqliteStore::open(Path::new(&file), SqliteOptions::default())?;
     for session in store.sessions()? {
         println!("{}", prove(&store, session.head.ok_or("the session has no thread")?)?);
     }
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Makes every call of a thread again, and says what they were like.
-pub(crate) fn prove(store: &Sqlite, thread: ThreadId) -> Result<String, Box<dyn Error>> {
+pub(crate) fn prove(store: &SqliteStore, thread: ThreadId) -> Result<String, Box<dyn Error>> {
     let calls = store.calls(thread, 0, usize::MAX)?;
     for call in &calls {
         verify_call(store, thread, call.number)?;
@@ -48,7 +48,7 @@ pub(crate) fn prove(store: &Sqlite, thread: ThreadId) -> Result<String, Box<dyn 
             other => format!("{other:?}"),
         };
         let _ = write!(said, "\n  events {}-{}: {state}", row.job.first, row.job.through);
-        for tried in store.attempts(AttemptsOf::Job(row.job.id), None, usize::MAX)?.into_iter().rev() {
+        for tried in store.attempts(AttemptFilter::Job(row.job.id), None, usize::MAX)?.into_iter().rev() {
             let seconds = (tried.attempt.ended.0 - tried.attempt.started.0) / 1_000;
             let end = tried.attempt.error.unwrap_or("well".to_owned());
             let _ = write!(said, "; {} for {seconds} s: {end}", tried.attempt.summariser);

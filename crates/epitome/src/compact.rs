@@ -6,34 +6,35 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use epitome_core::{
-    Event, EventId, Fact, Link, Logged, Part, Seq, ThreadId, Tokens,
+    ChainLink, ContentPart, Event, EventId, Fact, LoggedEvent, Seq, ThreadId, Tokens,
     budget::Budget,
-    context::{Body, Context, Fidelity, Names, Segment, Shown, Tier},
-    event::Instruction,
-    fit::{Fitted, Refusal, fit},
+    context::{Context, EventNaming, Fidelity, Segment, SegmentBody, Tier, VisibleOutcome},
+    event::InstructionKind,
+    fit::{FitError, FittedContext, fit},
     meter::Meter,
-    pipeline::{Cause, Pipeline, State, Step},
-    profile::Rule,
-    project::{Line, project},
+    pipeline::{Pipeline, ReducerState, ReductionCause, ReductionStep},
+    profile::ProviderRule,
+    projection::{EventLine, project},
 };
 use epitome_wire::{
     Format, WireError,
-    legality::{self, Remedy, Rules, Violation},
+    legality::{self, ProviderRules, RequestViolation, RuleRemedy},
     render::{
-        BoundThinking, RenderError, RenderOptions, Rendered, SETTLE_THINKING, Settled, settle_thinking,
+        BoundThinkingError, RenderError, RenderOptions, RenderedRequest, SETTLE_THINKING, SettledContext,
+        settle_thinking,
     },
 };
 use serde::Serialize;
 
-use crate::margin::Margin;
+use crate::token_margin::TokenMargin;
 
 /// Settings for making a request.
 #[derive(Debug)]
-pub struct Compaction<'a> {
+pub struct RequestCompaction<'a> {
     /// Largest size of the request, and the size that a reduction goes down to.
     pub budget: Budget,
     /// Tokens that `budget` already keeps free, and why.
-    pub margin: Margin,
+    pub margin: TokenMargin,
     /// Reducers, in order.
     pub pipeline: &'a Pipeline,
     /// The format to render.
@@ -44,86 +45,90 @@ pub struct Compaction<'a> {
 
 /// A request that fits, with its report.
 #[derive(Clone, Debug)]
-pub struct Compacted {
+pub struct CompactedRequest {
     /// The request.
-    pub rendered: Rendered,
+    pub rendered: RenderedRequest,
     /// The context it was rendered from.
     pub context: Context,
     /// Report of how it was made.
-    pub report: Report,
+    pub report: CompactionReport,
 }
 
 /// Report of making a request fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct CompactionReport {
     /// Size of everything in tokens, with nothing left out. [`size`] also tells how many messages and bytes
     /// that is.
     pub before: Tokens,
     /// Size of the request.
-    pub after: Size,
+    pub after: RequestSize,
     /// Largest allowed request, by the provider's count: the margin and the room for the context.
     pub budget: Tokens,
     /// Part of it that is kept free, and why.
-    pub margin: Margin,
+    pub margin: TokenMargin,
     /// Size that a reduction goes down to.
     pub target: Tokens,
     /// Name of the token counter.
     pub counter: &'static str,
     /// Effect of each reducer, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ReductionStep>,
     /// Content that is not shown in full.
-    pub evictions: Vec<Eviction>,
+    pub evictions: Vec<EvictedContent>,
     /// Rules that the provider would enforce against the request, and that only its author can satisfy.
-    pub illegal: Vec<Illegality>,
+    pub illegal: Vec<ReportedViolation>,
     /// Rules that the original broke, and that were satisfied without guessing.
-    pub mended: Vec<Illegality>,
+    pub mended: Vec<ReportedViolation>,
 }
 
 /// A rule of a provider that a request breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Illegality {
+pub struct ReportedViolation {
     /// Place in the request, as a JSON pointer.
     pub place: String,
-    /// Name of the rule, as in [`RULES`](epitome_wire::legality::RULES).
+    /// Name of the rule, as in [`LEGALITY_RULES`](epitome_wire::legality::LEGALITY_RULES).
     pub rule: &'static str,
     /// Description of the problem.
     pub reason: String,
 }
 
-impl From<&Violation> for Illegality {
-    fn from(found: &Violation) -> Self {
+impl From<&RequestViolation> for ReportedViolation {
+    fn from(found: &RequestViolation) -> Self {
         Self { place: found.place.clone(), rule: found.breach.rule().id, reason: found.breach.to_string() }
     }
 }
 
-impl fmt::Display for Illegality {
+impl fmt::Display for ReportedViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.place.is_empty() { "the request" } else { &self.place };
         write!(f, "{place}: {} ({})", self.reason, self.rule)
     }
 }
 
-impl Report {
+impl CompactionReport {
     /// Adds to the report what the provider would refuse about the original request.
-    pub fn judge(&mut self, format: Format, request: &str, rules: &Rules) {
+    pub fn record_violations(&mut self, format: Format, request: &str, rules: &ProviderRules) {
         let found = legality::inspect(format, request, rules);
         let (named, mended): (Vec<_>, Vec<_>) =
-            found.iter().partition(|found| found.breach.rule().remedy == Remedy::Named);
-        self.illegal = named.into_iter().map(Illegality::from).collect();
-        self.mended = mended.into_iter().map(Illegality::from).collect();
+            found.iter().partition(|found| found.breach.rule().remedy == RuleRemedy::Named);
+        self.illegal = named.into_iter().map(ReportedViolation::from).collect();
+        self.mended = mended.into_iter().map(ReportedViolation::from).collect();
     }
 }
 
 /// Rules that a rendered request breaks because of its content, which only its author can correct.
-pub(crate) fn unmended(format: Format, body: &str, rules: &Rules) -> Vec<Illegality> {
+pub(crate) fn unfixable_violations(
+    format: Format,
+    body: &str,
+    rules: &ProviderRules,
+) -> Vec<ReportedViolation> {
     let found = legality::inspect(format, body, rules);
-    let named = found.iter().filter(|found| found.breach.rule().remedy == Remedy::Named);
-    named.map(Illegality::from).collect()
+    let named = found.iter().filter(|found| found.breach.rule().remedy == RuleRemedy::Named);
+    named.map(ReportedViolation::from).collect()
 }
 
 /// Size of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Size {
+pub struct RequestSize {
     /// Input tokens.
     pub tokens: Tokens,
     /// Messages or items of the history.
@@ -134,7 +139,7 @@ pub struct Size {
 
 /// Content that is not shown in full.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Eviction {
+pub struct EvictedContent {
     /// Name of the reducer.
     pub by: String,
     /// Form in which it is shown; `None` if it is left out.
@@ -156,10 +161,10 @@ pub struct Eviction {
 pub enum CompactError {
     /// The content cannot be made small enough.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] FitError),
     /// The thinking of an open tool loop is bound to content that would have to change.
     #[error(transparent)]
-    Thinking(#[from] BoundThinking),
+    Thinking(#[from] BoundThinkingError),
     /// The content cannot be written in this format.
     #[error(transparent)]
     Render(#[from] RenderError),
@@ -168,17 +173,17 @@ pub enum CompactError {
     Wire(#[from] WireError),
 }
 
-impl Compaction<'_> {
+impl RequestCompaction<'_> {
     /// Makes a request of everything in `context`, or of as much as fits. A context below the budget's
     /// trigger is left as it is, unless a tier is over its cap.
-    pub fn run(&self, context: Context) -> Result<Compacted, CompactError> {
+    pub fn run(&self, context: Context) -> Result<CompactedRequest, CompactError> {
         let before = context.tokens();
         let due = before > self.budget.trigger();
         let budget = self.budget.clone();
-        let budget = if due { budget } else { budget.aim(self.budget.ceiling()) };
+        let budget = if due { budget } else { budget.with_target(self.budget.ceiling()) };
         let (context, steps) = self.reduce(context, &budget)?;
         let rendered = self.format.render(&context, &self.options)?;
-        let report = Report {
+        let report = CompactionReport {
             before,
             after: size_of(&context, &rendered),
             budget: self.budget.ceiling() + self.margin.tokens,
@@ -187,16 +192,20 @@ impl Compaction<'_> {
             counter: context.meter().name(),
             evictions: evictions(&context),
             steps,
-            illegal: unmended(self.format, &rendered.body, &self.options.rules),
+            illegal: unfixable_violations(self.format, &rendered.body, &self.options.rules),
             mended: Vec::new(),
         };
-        Ok(Compacted { rendered, context, report })
+        Ok(CompactedRequest { rendered, context, report })
     }
 
     /// Makes a context fit, and removes thinking that its model would no longer accept.
-    fn reduce(&self, context: Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
-        if !self.options.rules.has(Rule::PreservedThinking) {
-            let fitted = fit(context, budget, self.pipeline, State::default())?;
+    fn reduce(
+        &self,
+        context: Context,
+        budget: &Budget,
+    ) -> Result<(Context, Vec<ReductionStep>), CompactError> {
+        if !self.options.rules.has(ProviderRule::PreservedThinking) {
+            let fitted = fit(context, budget, self.pipeline, ReducerState::default())?;
             return Ok((fitted.context, fitted.steps));
         }
         let settled = self.settle(&context, budget);
@@ -204,14 +213,15 @@ impl Compaction<'_> {
         // A loop that is retold in words can take more room than before. As much has to go elsewhere: first
         // the excess, then much more than that, and in the end everything possible.
         let over = bound.needed.less(bound.ceiling);
-        let essential = match fit(context.clone(), &Budget::new(Tokens(0)), self.pipeline, State::default()) {
-            Err(refusal) => refusal.needed,
-            Ok(fitted) => fitted.context.tokens(),
-        };
+        let essential =
+            match fit(context.clone(), &Budget::new(Tokens(0)), self.pipeline, ReducerState::default()) {
+                Err(refusal) => refusal.needed,
+                Ok(fitted) => fitted.context.tokens(),
+            };
         let most = bound.ceiling.less(essential);
         let mut last = bound;
         for kept_free in [over.min(most), (over + over + over + over).min(most), most] {
-            match self.settle(&context, &budget.clone().reserve(kept_free)) {
+            match self.settle(&context, &budget.clone().with_reserve(kept_free)) {
                 Err(CompactError::Thinking(bound)) => last = bound,
                 settled => return settled,
             }
@@ -220,16 +230,17 @@ impl Compaction<'_> {
     }
 
     /// Makes a context fit a budget, and adapts bound thinking within the budget of the whole.
-    fn settle(&self, sent: &Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
-        let Fitted { context, mut steps, .. } = fit(sent.clone(), budget, self.pipeline, State::default())?;
+    fn settle(&self, sent: &Context, budget: &Budget) -> Result<(Context, Vec<ReductionStep>), CompactError> {
+        let FittedContext { context, mut steps, .. } =
+            fit(sent.clone(), budget, self.pipeline, ReducerState::default())?;
         let (before, changes) = (context.tokens(), context.changes());
-        let Settled { context, stripped, .. } =
+        let SettledContext { context, stripped, .. } =
             settle_thinking(context, sent, &self.options.rules, self.budget.ceiling())?;
         if stripped > 0 {
             let now = context.changes();
-            steps.push(Step {
+            steps.push(ReductionStep {
                 reducer: SETTLE_THINKING,
-                cause: Cause::Unsendable(stripped),
+                cause: ReductionCause::Unsendable(stripped),
                 before,
                 after: context.tokens(),
                 replaced: now.replaced - changes.replaced,
@@ -241,47 +252,51 @@ impl Compaction<'_> {
 }
 
 /// Size of a context's request. This renders it.
-pub fn size(context: &Context, format: Format, options: &RenderOptions) -> Result<Size, RenderError> {
+pub fn size(context: &Context, format: Format, options: &RenderOptions) -> Result<RequestSize, RenderError> {
     Ok(size_of(context, &format.render(context, options)?))
 }
 
-pub(crate) fn size_of(context: &Context, rendered: &Rendered) -> Size {
-    Size { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
+pub(crate) fn size_of(context: &Context, rendered: &RenderedRequest) -> RequestSize {
+    RequestSize { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
 }
 
 /// Puts events outside a log into a line, numbered from 1.
-pub fn line(events: impl IntoIterator<Item = Event>) -> Line {
+pub fn line(events: impl IntoIterator<Item = Event>) -> EventLine {
     let thread = ThreadId::derived(&["no log"]);
-    let mut link = Link::ROOT;
-    Line::new(events.into_iter().zip(1..).map(|(event, seq)| {
+    let mut link = ChainLink::ROOT;
+    EventLine::new(events.into_iter().zip(1..).map(|(event, seq)| {
         link = link.next(&event, &event.fact_json());
-        Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link })
+        Arc::new(LoggedEvent { id: EventId { thread, seq: Seq(seq) }, event, link })
     }))
 }
 
 /// Names in stubs for the messages of a line outside a log: by number, from the first one in the request.
-pub fn numbered(line: &Line) -> Names {
-    let stands_apart = |event: &&Arc<Logged>| {
+pub fn numbered(line: &EventLine) -> EventNaming {
+    let stands_apart = |event: &&Arc<LoggedEvent>| {
         matches!(
             event.event.fact,
-            Fact::Instructed { what: Instruction::Settings | Instruction::System | Instruction::Tools, .. }
+            Fact::Instructed {
+                what: InstructionKind::Settings | InstructionKind::System | InstructionKind::Tools,
+                ..
+            }
         )
     };
-    Names::MessagesAfter(line.events().take_while(stands_apart).count() as u64)
+    EventNaming::MessagesAfter(line.events().take_while(stands_apart).count() as u64)
 }
 
 /// The context of a line, with nothing left out.
-pub fn context(line: &Line, meter: Meter, names: Names) -> Context {
+pub fn context(line: &EventLine, meter: Meter, names: EventNaming) -> Context {
     project(line, Arc::new(meter), names)
 }
 
 /// Content of a context that is not shown in full, in order.
-pub fn evictions(context: &Context) -> Vec<Eviction> {
+pub fn evictions(context: &Context) -> Vec<EvictedContent> {
     let changed = context.segments().iter().filter(|segment| segment.fidelity() != Fidelity::Verbatim);
-    let mut evictions: Vec<Eviction> = changed.filter_map(|segment| eviction(context, segment)).collect();
+    let mut evictions: Vec<EvictedContent> =
+        changed.filter_map(|segment| eviction(context, segment)).collect();
     for elision in context.elided() {
         let (Some(first), Some(last)) = (elision.events.first(), elision.events.last()) else { continue };
-        evictions.push(Eviction {
+        evictions.push(EvictedContent {
             by: elision.by.to_string(),
             shown_as: None,
             tool: None,
@@ -295,10 +310,10 @@ pub fn evictions(context: &Context) -> Vec<Eviction> {
     evictions
 }
 
-fn eviction(context: &Context, segment: &Segment) -> Option<Eviction> {
+fn eviction(context: &Context, segment: &Segment) -> Option<EvictedContent> {
     let (first, last) = (segment.stands_for().first()?, segment.stands_for().last()?);
-    Some(Eviction {
-        by: segment.touched()?.to_owned(),
+    Some(EvictedContent {
+        by: segment.last_author()?.to_owned(),
         shown_as: Some(segment.fidelity()),
         tool: segment.call().map(|call| call.name.0.clone()),
         first,
@@ -320,23 +335,25 @@ pub fn tiers(context: &Context) -> BTreeMap<Tier, Tokens> {
 /// Describes a segment in a few words.
 pub fn headline(segment: &Segment) -> String {
     match segment.body() {
-        Body::Exchange { outcome, .. } => {
+        SegmentBody::Exchange { outcome, .. } => {
             let call =
                 segment.call().map_or_else(String::new, |call| format!("{} {}", call.name, call.arguments));
             match outcome {
-                Shown::Unanswered => format!("{call} → no result"),
-                Shown::Returned { .. } => call,
+                VisibleOutcome::Unanswered => format!("{call} → no result"),
+                VisibleOutcome::Returned { .. } => call,
             }
         }
-        Body::Answer { event, part } => text(event.event.fact.parts().get(*part)),
-        Body::User { .. } => text(segment.shown().unwrap_or_default()),
-        Body::Prefix(event) | Body::Instruction(event) | Body::Summary(event) => event.event.fact.text(),
-        Body::Carried(event) => event.event.raw.json.to_string(),
-        Body::Note(note) => note.text.clone(),
+        SegmentBody::Answer { event, part } => text(event.event.fact.parts().get(*part)),
+        SegmentBody::User { .. } => text(segment.shown().unwrap_or_default()),
+        SegmentBody::Prefix(event) | SegmentBody::Instruction(event) | SegmentBody::Summary(event) => {
+            event.event.fact.text()
+        }
+        SegmentBody::Carried(event) => event.event.raw.json.to_string(),
+        SegmentBody::Note(note) => note.text.clone(),
     }
 }
 
-fn text<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
+fn text<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> String {
     let mut text = String::new();
     for part in parts {
         part.visit_text(&mut |piece| text.push_str(piece));

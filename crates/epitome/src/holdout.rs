@@ -9,30 +9,30 @@ use epitome_core::{Digest, SessionId};
 const MILLION: u64 = 1_000_000;
 
 /// Salt that keeps this assignment independent of every other use of a session's id.
-const LOTS: &[u8] = b"epitome holdout v1";
+const HOLDOUT_SALT: &[u8] = b"epitome holdout v1";
 
 /// Group of a session in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Arm {
+pub enum HoldoutGroup {
     /// The session is compacted.
     Treated,
     /// The session is left as it is.
     HeldOut,
 }
 
-impl Arm {
+impl HoldoutGroup {
     /// Group of a session if `share` of a million sessions are held out. The same session is always in the
     /// same group, and stays held out when the share grows.
     ///
     /// ```
-    /// use epitome::{core::SessionId, holdout::Arm};
+    /// use epitome::{core::SessionId, holdout::HoldoutGroup};
     ///
     /// let session = SessionId::derived(&["anna", "one"]);
-    /// assert_eq!(Arm::of(session, 0), Arm::Treated);
-    /// assert_eq!(Arm::of(session, 1_000_000), Arm::HeldOut);
+    /// assert_eq!(HoldoutGroup::of(session, 0), HoldoutGroup::Treated);
+    /// assert_eq!(HoldoutGroup::of(session, 1_000_000), HoldoutGroup::HeldOut);
     /// ```
     pub fn of(session: SessionId, share: u32) -> Self {
-        let lot = Digest::of(&[LOTS, session.uuid().as_bytes()].concat());
+        let lot = Digest::of(&[HOLDOUT_SALT, session.uuid().as_bytes()].concat());
         let lot = lot.0.iter().take(8).fold(0_u64, |lot, byte| lot << 8 | u64::from(*byte));
         if lot % MILLION < u64::from(share) { Self::HeldOut } else { Self::Treated }
     }
@@ -52,7 +52,9 @@ mod tests {
 
     fn held_out(share: u32) -> Vec<usize> {
         let session = |number: usize| SessionId::derived(&[&number.to_string()]);
-        (0..20_000).filter(|number| Arm::of(session(*number), share) == Arm::HeldOut).collect()
+        (0..20_000)
+            .filter(|number| HoldoutGroup::of(session(*number), share) == HoldoutGroup::HeldOut)
+            .collect()
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! A session may have been compacted or pinned here since: events of ours then stand between those of the
 //! file, which goes on behind them. References in the file are renumbered accordingly (`numbering`).
 
-mod numbering;
+mod seq_map;
 
 use std::{
     collections::BTreeMap,
@@ -19,15 +19,18 @@ use std::{
 };
 
 use epitome_core::{
-    Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, client_text::user_words_of, event::Dialect,
+    ChainLink, Event, EventId, Fact, LoggedEvent, Seq, SessionId, ThreadId, client_text::user_words_of,
+    event::RawDialect,
 };
 use epitome_store::{
-    EventLog, Head, NewThread, Sqlite, Start, StoreError, opencode,
+    EventLog, NewThread, SqliteStore, StoreError, ThreadHead, ThreadStart, opencode,
     records::{NewSession, SessionRow},
 };
-use epitome_wire::transcripts::{self, Format, Limits, ReadError, Reading, Warning};
+use epitome_wire::transcripts::{
+    self, TranscriptError, TranscriptFile, TranscriptFormat, TranscriptLimits, TranscriptWarning,
+};
 
-use self::numbering::Numbering;
+use self::seq_map::FileSeqMap;
 
 /// Events in one append: enough to share a commit, and few enough not to hold a session twice in memory.
 const BATCH: usize = 512;
@@ -51,7 +54,7 @@ pub enum ImportError {
     },
     /// The file is no transcript.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] TranscriptError),
     /// The log rejected its events.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -59,13 +62,13 @@ pub enum ImportError {
 
 /// Result of importing a file.
 #[derive(Clone, Debug)]
-pub struct Imported {
+pub struct ImportedFile {
     /// Format of the file.
-    pub format: Format,
+    pub format: TranscriptFormat,
     /// Its sessions.
     pub sessions: Vec<ImportedSession>,
     /// Problems in the file, with their positions.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<TranscriptWarning>,
     /// Records that are no part of a conversation, by type.
     pub skipped: BTreeMap<String, u64>,
 }
@@ -86,7 +89,11 @@ pub struct ImportedSession {
 const TRIES: usize = 8;
 
 /// Imports a file, or OpenCode's database.
-pub fn import_file(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
+pub fn import_file(
+    store: &SqliteStore,
+    path: &Path,
+    limits: &TranscriptLimits,
+) -> Result<ImportedFile, ImportError> {
     // Two files of one session may be imported at the same time, here or by another process: the second finds
     // what the first has written, and continues from there.
     for _ in 1..TRIES {
@@ -98,7 +105,11 @@ pub fn import_file(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Impor
     import_once(store, path, limits)
 }
 
-fn import_once(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
+fn import_once(
+    store: &SqliteStore,
+    path: &Path,
+    limits: &TranscriptLimits,
+) -> Result<ImportedFile, ImportError> {
     if opencode::is_opencode(path) {
         return import_opencode(store, path, limits);
     }
@@ -111,11 +122,11 @@ fn import_once(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported,
 
 /// Imports the bytes of a file known as `name`.
 pub fn import_bytes(
-    store: &Sqlite,
+    store: &SqliteStore,
     name: &str,
     bytes: &[u8],
-    limits: &Limits,
-) -> Result<Imported, ImportError> {
+    limits: &TranscriptLimits,
+) -> Result<ImportedFile, ImportError> {
     record(store, transcripts::read(name, bytes, limits)?)
 }
 
@@ -158,9 +169,13 @@ fn may_be_transcript(path: &Path) -> bool {
         || path.file_name().is_some_and(|name| name == "opencode.db")
 }
 
-fn import_opencode(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
-    let mut all = Imported {
-        format: Format::Opencode,
+fn import_opencode(
+    store: &SqliteStore,
+    path: &Path,
+    limits: &TranscriptLimits,
+) -> Result<ImportedFile, ImportError> {
+    let mut all = ImportedFile {
+        format: TranscriptFormat::Opencode,
         sessions: Vec::new(),
         warnings: Vec::new(),
         skipped: BTreeMap::new(),
@@ -176,13 +191,13 @@ fn import_opencode(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Impor
     Ok(all)
 }
 
-fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
-    let Reading { format, sessions, mut warnings, skipped } = reading;
+fn record(store: &SqliteStore, reading: TranscriptFile) -> Result<ImportedFile, ImportError> {
+    let TranscriptFile { format, sessions, mut warnings, skipped } = reading;
     let mut imported = Vec::with_capacity(sessions.len());
     for session in at_once(sessions, |session| record_session(store, format, session)) {
         let session = session?;
         for (at, fork) in &session.diverged {
-            warnings.push(Warning {
+            warnings.push(TranscriptWarning {
                 line: None,
                 what: format!(
                     "session {}: the file differs from what was imported before after event {at}; \
@@ -193,7 +208,7 @@ fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
         }
         imported.push(session);
     }
-    Ok(Imported { format, sessions: imported, warnings, skipped })
+    Ok(ImportedFile { format, sessions: imported, warnings, skipped })
 }
 
 /// Runs `work` on many items in parallel; results keep the order of the items. Writes that wait for the disk
@@ -223,11 +238,11 @@ fn at_once<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec
 }
 
 fn record_session(
-    store: &Sqlite,
-    format: Format,
-    session: transcripts::Session,
+    store: &SqliteStore,
+    format: TranscriptFormat,
+    session: transcripts::TranscriptSession,
 ) -> Result<ImportedSession, ImportError> {
-    let transcripts::Session { id, key, title, threads, head } = session;
+    let transcripts::TranscriptSession { id, key, title, threads, head } = session;
     let events = || threads.iter().flat_map(|thread| &thread.events);
     store.create_session(&NewSession {
         id,
@@ -240,25 +255,28 @@ fn record_session(
     let callers = callers(&threads);
     let mut appended = 0;
     let mut diverged = Vec::new();
-    let mut places: BTreeMap<ThreadId, Place> = BTreeMap::new();
+    let mut places: BTreeMap<ThreadId, FileThreadLocation> = BTreeMap::new();
     for thread in threads {
         let (shared, before) = match thread.start {
-            transcripts::Start::Fork { of, at } => {
+            transcripts::TranscriptThreadStart::Fork { of, at } => {
                 (at, places.get(&of).map(|place| place.numbering.clone()).unwrap_or_default())
             }
-            transcripts::Start::Root | transcripts::Start::Spawned { .. } => {
-                (Seq::START, Numbering::default())
+            transcripts::TranscriptThreadStart::Root | transcripts::TranscriptThreadStart::Spawned { .. } => {
+                (Seq::START, FileSeqMap::default())
             }
         };
         let start = match thread.start {
-            transcripts::Start::Root => Start::Root,
-            transcripts::Start::Fork { of, at } => places.get(&of).map_or(Start::Fork { of, at }, |place| {
-                Start::Fork { of: place.head(), at: place.numbering.of(at) }
-            }),
-            transcripts::Start::Spawned { by, call } => {
+            transcripts::TranscriptThreadStart::Root => ThreadStart::Root,
+            transcripts::TranscriptThreadStart::Fork { of, at } => {
+                places.get(&of).map_or(ThreadStart::Fork { of, at }, |place| ThreadStart::Fork {
+                    of: place.head(),
+                    at: place.numbering.of(at),
+                })
+            }
+            transcripts::TranscriptThreadStart::Spawned { by, call } => {
                 let made = call.as_ref().and_then(|call| callers.get(&(by?, call.0.clone())).copied());
                 let by = made.map(|id| places.get(&id.thread).map_or(id, |place| place.owner(id.seq)));
-                Start::Spawned { by, call }
+                ThreadStart::Spawned { by, call }
             }
         };
         let new = NewThread { id: thread.id, session: id, name: thread.name, key: None, start };
@@ -268,7 +286,7 @@ fn record_session(
         diverged.extend(done.diverged.map(|at| (at, done.place.head())));
         places.insert(thread.id, done.place);
     }
-    let head = places.get(&head).map_or(head, Place::head);
+    let head = places.get(&head).map_or(head, FileThreadLocation::head);
     if appended > 0 && !is_shorter(store, head, id)? {
         store.set_head(id, head)?;
     }
@@ -276,12 +294,14 @@ fn record_session(
 }
 
 /// Position of each call of a session, to link the threads it started.
-fn callers(threads: &[transcripts::Thread]) -> BTreeMap<(ThreadId, String), EventId> {
+fn callers(threads: &[transcripts::TranscriptThread]) -> BTreeMap<(ThreadId, String), EventId> {
     let mut callers = BTreeMap::new();
     for thread in threads {
         let before = match thread.start {
-            transcripts::Start::Fork { at, .. } => at.0,
-            transcripts::Start::Root | transcripts::Start::Spawned { .. } => 0,
+            transcripts::TranscriptThreadStart::Fork { at, .. } => at.0,
+            transcripts::TranscriptThreadStart::Root | transcripts::TranscriptThreadStart::Spawned { .. } => {
+                0
+            }
         };
         for (index, event) in thread.events.iter().enumerate() {
             let id = EventId { thread: thread.id, seq: Seq(before + index as u64 + 1) };
@@ -294,7 +314,7 @@ fn callers(threads: &[transcripts::Thread]) -> BTreeMap<(ThreadId, String), Even
 }
 
 /// Returns true if `head` ends before the session's current thread, as in a file that was read only in part.
-fn is_shorter(store: &Sqlite, head: ThreadId, session: SessionId) -> Result<bool, StoreError> {
+fn is_shorter(store: &SqliteStore, head: ThreadId, session: SessionId) -> Result<bool, StoreError> {
     match store.session(session)?.head {
         Some(now) if now != head => Ok(store.head(head)?.seq < store.head(now)?.seq),
         _ => Ok(false),
@@ -302,13 +322,13 @@ fn is_shorter(store: &Sqlite, head: ThreadId, session: SessionId) -> Result<bool
 }
 
 /// Location of the events of a file's thread: in the thread itself, or from some event on in a fork of it.
-struct Place {
+struct FileThreadLocation {
     /// Threads that hold them, each with the last event of the file before its own.
     threads: Vec<(Seq, ThreadId)>,
-    numbering: Numbering,
+    numbering: FileSeqMap,
 }
 
-impl Place {
+impl FileThreadLocation {
     /// Thread that holds the last of them.
     fn head(&self) -> ThreadId {
         self.owner(Seq(u64::MAX)).thread
@@ -327,21 +347,25 @@ struct FileEvents {
     /// Last event of the file that it shares with its parent.
     shared: Seq,
     /// Numbers of the shared events.
-    before: Numbering,
+    before: FileSeqMap,
     events: Vec<Event>,
 }
 
-struct RecordedThread {
-    place: Place,
+struct ImportedThread {
+    place: FileThreadLocation,
     appended: u64,
     diverged: Option<Seq>,
 }
 
 /// Brings a thread up to date with its own events as the file has them.
-fn record_thread(store: &Sqlite, new: &NewThread, file: FileEvents) -> Result<RecordedThread, StoreError> {
+fn record_thread(
+    store: &SqliteStore,
+    new: &NewThread,
+    file: FileEvents,
+) -> Result<ImportedThread, StoreError> {
     let base = match new.start {
-        Start::Fork { of, at } => Head { seq: at, link: link_at(store, of, at)? },
-        Start::Root | Start::Spawned { .. } => Head::START,
+        ThreadStart::Fork { of, at } => ThreadHead { seq: at, link: link_at(store, of, at)? },
+        ThreadStart::Root | ThreadStart::Spawned { .. } => ThreadHead::START,
     };
     let thread = new.id;
     open_thread(store, new)?;
@@ -352,8 +376,8 @@ fn record_thread(store: &Sqlite, new: &NewThread, file: FileEvents) -> Result<Re
     let stored = StoredThread { id: thread, base, head, shared, numbering: &numbering };
     let known = stored.common(store, &events)?;
     let first_new = stored.file_seq(known).next();
-    let own = |appended, numbering| RecordedThread {
-        place: Place { threads: vec![(shared, thread)], numbering },
+    let own = |appended, numbering| ImportedThread {
+        place: FileThreadLocation { threads: vec![(shared, thread)], numbering },
         appended,
         diverged: None,
     };
@@ -371,7 +395,7 @@ fn record_thread(store: &Sqlite, new: &NewThread, file: FileEvents) -> Result<Re
         session: new.session,
         name: format!("{} (rewritten)", new.name),
         key: None,
-        start: Start::Fork { of: thread, at },
+        start: ThreadStart::Fork { of: thread, at },
     };
     let events = events.into_iter().skip(known).collect();
     let rest = FileEvents { shared: first_new.previous(), before: numbering, events };
@@ -383,7 +407,7 @@ fn record_thread(store: &Sqlite, new: &NewThread, file: FileEvents) -> Result<Re
 
 /// Events of a thread that were written here and are no messages: requested, undone or restored compactions,
 /// and pins.
-fn ours(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Vec<Logged>, StoreError> {
+fn ours(store: &SqliteStore, thread: ThreadId, after: Seq) -> Result<Vec<LoggedEvent>, StoreError> {
     const KINDS: [&str; 8] = [
         "compaction_requested",
         "compacted",
@@ -394,26 +418,29 @@ fn ours(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Vec<Logged>, Sto
         "injected",
         "model_changed",
     ];
-    let mut found = store.of_kinds(thread, &KINDS)?;
+    let mut found = store.events_of_kinds(thread, &KINDS)?;
     found.retain(|logged| {
         let Event { raw, normal, .. } = &logged.event;
-        logged.id.seq > after && raw.dialect == Dialect::Epitome && normal.is_none()
+        logged.id.seq > after && raw.dialect == RawDialect::Epitome && normal.is_none()
     });
     Ok(found)
 }
 
 /// Creates the thread, or finds it. Its parent call may have become known since it was created: it is still
 /// the same thread.
-fn open_thread(store: &Sqlite, new: &NewThread) -> Result<(), StoreError> {
+fn open_thread(store: &SqliteStore, new: &NewThread) -> Result<(), StoreError> {
     match store.open(new) {
         Err(StoreError::ThreadDiffers(id)) => {
             let known = store.thread(id)?;
             let same = known.session == new.session
                 && match (&known.start, &new.start) {
-                    (Start::Fork { of, at }, Start::Fork { of: same_of, at: same_at }) => {
+                    (ThreadStart::Fork { of, at }, ThreadStart::Fork { of: same_of, at: same_at }) => {
                         (of, at) == (same_of, same_at)
                     }
-                    (Start::Root | Start::Spawned { .. }, Start::Root | Start::Spawned { .. }) => true,
+                    (
+                        ThreadStart::Root | ThreadStart::Spawned { .. },
+                        ThreadStart::Root | ThreadStart::Spawned { .. },
+                    ) => true,
                     _ => false,
                 };
             if same { Ok(()) } else { Err(StoreError::ThreadDiffers(id)) }
@@ -426,11 +453,11 @@ fn open_thread(store: &Sqlite, new: &NewThread) -> Result<(), StoreError> {
 struct StoredThread<'t> {
     id: ThreadId,
     /// Event behind which its own events begin.
-    base: Head,
-    head: Head,
+    base: ThreadHead,
+    head: ThreadHead,
     /// Number of `base` in the file.
     shared: Seq,
-    numbering: &'t Numbering,
+    numbering: &'t FileSeqMap,
 }
 
 impl StoredThread<'_> {
@@ -445,9 +472,9 @@ impl StoredThread<'_> {
     }
 
     /// Number of `events`, the thread's own as the file has them, that are in the log.
-    fn common(&self, store: &Sqlite, events: &[Event]) -> Result<usize, StoreError> {
+    fn common(&self, store: &SqliteStore, events: &[Event]) -> Result<usize, StoreError> {
         let mut link = self.base.link;
-        let links: Vec<Link> = events
+        let links: Vec<ChainLink> = events
             .iter()
             .enumerate()
             .take_while(|(at, _)| self.log_seq(at + 1) <= self.head.seq)
@@ -477,16 +504,16 @@ impl StoredThread<'_> {
     }
 }
 
-fn link_at(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Link, StoreError> {
+fn link_at(store: &SqliteStore, thread: ThreadId, at: Seq) -> Result<ChainLink, StoreError> {
     if at == Seq::START {
-        return Ok(Link::ROOT);
+        return Ok(ChainLink::ROOT);
     }
     let found = store.read(thread, at, 1)?;
     found.first().map(|logged| logged.link).ok_or(StoreError::UnknownEvent(EventId { thread, seq: at }))
 }
 
 fn append(
-    store: &Sqlite,
+    store: &SqliteStore,
     thread: ThreadId,
     mut after: Seq,
     events: impl Iterator<Item = Event>,
@@ -536,14 +563,14 @@ fn is_command(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use epitome_core::Part;
+    use epitome_core::ContentPart;
 
     use super::*;
 
     #[test]
     fn a_title_is_what_the_user_said_and_not_what_a_client_wrote_before_it() {
         let check = |text: &str, expect: Option<&str>| {
-            let said = Event::own(Fact::UserSaid { parts: vec![Part::text(text)] }, None);
+            let said = Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text(text)] }, None);
             assert_eq!(title_of(&said).as_deref(), expect, "{text}");
         };
         check("Fix it.\nNow.", Some("Fix it."));

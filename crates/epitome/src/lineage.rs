@@ -4,57 +4,61 @@
 //! after the log's head or after what a fork shares. Because undoing is an event like any other, it can be
 //! undone in turn, in every fork separately.
 
-mod leaks;
+mod summary_leaks;
 
 use std::sync::Arc;
 
 use epitome_core::{
-    Event, Fact, Logged, Seq,
-    context::{Context, Names},
-    event::{Compaction, Pin, Summary, Trigger},
-    lineage::Standing,
+    Event, Fact, LoggedEvent, Seq,
+    context::{Context, EventNaming},
+    event::{Compaction, CompactionTrigger, Pin, Summary},
+    lineage::CompactionStatus,
     meter::Meter,
-    project::{Line, project},
+    projection::{EventLine, project},
     summary::{
-        Brief, PinRefused, check_pin,
-        compaction::{Cutting, Drafting, Finished},
+        PinError, StructuredSummary, check_pin,
+        compaction::{CompactionSettings, CompactionSpan, FinishedSummary},
         summarise,
     },
 };
 use thiserror::Error;
 
-use self::leaks::without_leaks;
+use self::summary_leaks::remove_leaks;
 
 /// A compaction of a line, with its state at the line's end.
 #[derive(Clone, Copy, Debug)]
-pub struct Stood<'l> {
+pub struct StandingCompaction<'l> {
     /// The event.
-    pub compaction: &'l Arc<Logged>,
+    pub compaction: &'l Arc<LoggedEvent>,
     /// State after the last event about it.
-    pub standing: Standing,
+    pub standing: CompactionStatus,
     /// The last event about it: the compaction itself if no other followed.
     pub since: Seq,
 }
 
 /// The compactions of a line, oldest first. Contexts build on the newest one in force.
-pub fn compactions(line: &Line) -> Vec<Stood<'_>> {
-    let mut found: Vec<Stood<'_>> = Vec::new();
+pub fn compactions(line: &EventLine) -> Vec<StandingCompaction<'_>> {
+    let mut found: Vec<StandingCompaction<'_>> = Vec::new();
     for event in line.events() {
         let (about, standing) = match &event.event.fact {
             Fact::Compacted(_) => {
                 let since = event.id.seq;
-                found.push(Stood { compaction: event, standing: Standing::Holds, since });
+                found.push(StandingCompaction {
+                    compaction: event,
+                    standing: CompactionStatus::Holds,
+                    since,
+                });
                 continue;
             }
-            Fact::CompactionReverted { compaction } => (*compaction, Standing::Undone),
-            Fact::CompactionRestored { compaction } => (*compaction, Standing::Holds),
+            Fact::CompactionReverted { compaction } => (*compaction, CompactionStatus::Undone),
+            Fact::CompactionRestored { compaction } => (*compaction, CompactionStatus::Holds),
             _ => continue,
         };
         let known = found.binary_search_by_key(&about, |stood| stood.compaction.id.seq);
         if let Ok(at) = known
             && found[at].standing != standing
         {
-            found[at] = Stood { standing, since: event.id.seq, ..found[at] };
+            found[at] = StandingCompaction { standing, since: event.id.seq, ..found[at] };
         }
     }
     found
@@ -62,7 +66,7 @@ pub fn compactions(line: &Line) -> Vec<Stood<'_>> {
 
 /// Reason why nothing can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum NothingToUndo {
+pub enum UndoError {
     /// No compaction is in force.
     #[error("nothing to undo: no compaction is in force")]
     NoneHolds,
@@ -81,19 +85,19 @@ pub enum NothingToUndo {
 
 /// Undoes the compaction in force: the events that it covered are shown again, or the compaction before it
 /// comes into force.
-pub fn undo(line: &Line) -> Result<Event, NothingToUndo> {
+pub fn undo(line: &EventLine) -> Result<Event, UndoError> {
     let compactions = compactions(line);
-    let pivot = compactions.iter().rfind(|stood| stood.standing == Standing::Holds);
-    Ok(revert(pivot.ok_or(NothingToUndo::NoneHolds)?.compaction.id.seq))
+    let pivot = compactions.iter().rfind(|stood| stood.standing == CompactionStatus::Holds);
+    Ok(revert(pivot.ok_or(UndoError::NoneHolds)?.compaction.id.seq))
 }
 
 /// Undoes a certain compaction, even one that a newer one covers; that shows once the newer one is undone
 /// too.
-pub fn undo_of(line: &Line, compaction: Seq) -> Result<Event, NothingToUndo> {
+pub fn undo_of(line: &EventLine, compaction: Seq) -> Result<Event, UndoError> {
     match find(line, compaction) {
-        None => Err(NothingToUndo::NoCompaction(compaction)),
-        Some(Stood { standing: Standing::Undone, since: at, .. }) => {
-            Err(NothingToUndo::Undone { compaction, at })
+        None => Err(UndoError::NoCompaction(compaction)),
+        Some(StandingCompaction { standing: CompactionStatus::Undone, since: at, .. }) => {
+            Err(UndoError::Undone { compaction, at })
         }
         Some(_) => Ok(revert(compaction)),
     }
@@ -101,7 +105,7 @@ pub fn undo_of(line: &Line, compaction: Seq) -> Result<Event, NothingToUndo> {
 
 /// Reason why nothing can be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum NothingToRedo {
+pub enum RedoError {
     /// No compaction is undone.
     #[error("nothing to redo: no compaction is undone")]
     NoneUndone,
@@ -129,43 +133,45 @@ pub enum NothingToRedo {
 /// A compaction that is older than the one in force is passed over: contexts build on the newer one, so
 /// restoring the older one would have no effect. So a compaction made after an undo replaces the one that was
 /// undone.
-pub fn redo(line: &Line) -> Result<Event, NothingToRedo> {
+pub fn redo(line: &EventLine) -> Result<Event, RedoError> {
     let compactions = compactions(line);
-    let undone = || compactions.iter().filter(|stood| stood.standing == Standing::Undone);
-    let pivot = compactions.iter().rfind(|stood| stood.standing == Standing::Holds);
+    let undone = || compactions.iter().filter(|stood| stood.standing == CompactionStatus::Undone);
+    let pivot = compactions.iter().rfind(|stood| stood.standing == CompactionStatus::Holds);
     let pivot = pivot.map(|stood| stood.compaction.id.seq);
-    let last = undone().max_by_key(|stood| stood.since).ok_or(NothingToRedo::NoneUndone)?;
-    let shows = |stood: &&Stood<'_>| pivot.is_none_or(|pivot| pivot < stood.compaction.id.seq);
+    let last = undone().max_by_key(|stood| stood.since).ok_or(RedoError::NoneUndone)?;
+    let shows = |stood: &&StandingCompaction<'_>| pivot.is_none_or(|pivot| pivot < stood.compaction.id.seq);
     match (undone().filter(shows).max_by_key(|stood| stood.since), pivot) {
         (Some(stood), _) => Ok(restore(stood.compaction.id.seq)),
-        (None, Some(by)) => Err(NothingToRedo::Covered { undone: last.compaction.id.seq, by }),
-        (None, None) => Err(NothingToRedo::NoneUndone),
+        (None, Some(by)) => Err(RedoError::Covered { undone: last.compaction.id.seq, by }),
+        (None, None) => Err(RedoError::NoneUndone),
     }
 }
 
 /// Restores a certain compaction, even one that a newer one covers.
-pub fn redo_of(line: &Line, compaction: Seq) -> Result<Event, NothingToRedo> {
+pub fn redo_of(line: &EventLine, compaction: Seq) -> Result<Event, RedoError> {
     match find(line, compaction) {
-        None => Err(NothingToRedo::NoCompaction(compaction)),
-        Some(Stood { standing: Standing::Holds, .. }) => Err(NothingToRedo::Holds(compaction)),
+        None => Err(RedoError::NoCompaction(compaction)),
+        Some(StandingCompaction { standing: CompactionStatus::Holds, .. }) => {
+            Err(RedoError::Holds(compaction))
+        }
         Some(_) => Ok(restore(compaction)),
     }
 }
 
-fn find(line: &Line, compaction: Seq) -> Option<Stood<'_>> {
+fn find(line: &EventLine, compaction: Seq) -> Option<StandingCompaction<'_>> {
     compactions(line).into_iter().find(|stood| stood.compaction.id.seq == compaction)
 }
 
 fn revert(compaction: Seq) -> Event {
-    Event::own(Fact::CompactionReverted { compaction }, None)
+    Event::from_fact(Fact::CompactionReverted { compaction }, None)
 }
 
 fn restore(compaction: Seq) -> Event {
-    Event::own(Fact::CompactionRestored { compaction }, None)
+    Event::from_fact(Fact::CompactionRestored { compaction }, None)
 }
 
 /// The pins of a line, in order. The line must hold every event that pins or unpins.
-pub fn pins(line: &Line) -> Vec<Pin> {
+pub fn pins(line: &EventLine) -> Vec<Pin> {
     let mut pins: Vec<Pin> = Vec::new();
     for event in line.events() {
         match &event.event.fact {
@@ -178,25 +184,29 @@ pub fn pins(line: &Line) -> Vec<Pin> {
 }
 
 /// Pins words or an event.
-pub fn pin(line: &Line, pin: Pin) -> Result<Event, PinRefused> {
+pub fn pin(line: &EventLine, pin: Pin) -> Result<Event, PinError> {
     let head = line.last().map_or(Seq::START, |last| last.id.seq);
     if let Pin::Event(event) = pin
         && !(Seq::START < event && event <= head)
     {
-        return Err(PinRefused::NoSuchEvent { event, head });
+        return Err(PinError::NoSuchEvent { event, head });
     }
     check_pin(&pins(line), &pin)?;
-    Ok(Event::own(Fact::Pinned { pin }, None))
+    Ok(Event::from_fact(Fact::Pinned { pin }, None))
 }
 
 /// The pin does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("cannot unpin this: it is not pinned")]
-pub struct NotPinned;
+pub struct NotPinnedError;
 
 /// Removes a pin.
-pub fn unpin(line: &Line, pin: Pin) -> Result<Event, NotPinned> {
-    if pins(line).contains(&pin) { Ok(Event::own(Fact::Unpinned { pin }, None)) } else { Err(NotPinned) }
+pub fn unpin(line: &EventLine, pin: Pin) -> Result<Event, NotPinnedError> {
+    if pins(line).contains(&pin) {
+        Ok(Event::from_fact(Fact::Unpinned { pin }, None))
+    } else {
+        Err(NotPinnedError)
+    }
 }
 
 /// Beginning of a forked thread.
@@ -212,13 +222,13 @@ pub enum ForkMode {
 
 /// Settings for drafting summaries of a new thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Drafter<'d> {
+pub struct ForkDraftSettings<'d> {
     /// Rules for what is kept, and how long a summary may be.
-    pub drafting: &'d Drafting,
+    pub drafting: &'d CompactionSettings,
     /// Meter of the new thread.
     pub meter: &'d Arc<Meter>,
     /// Names by which the new thread refers to the summarised events.
-    pub names: Names,
+    pub names: EventNaming,
 }
 
 /// Events to append to a thread that is forked from `parent` after its event `at`, after the shared ones.
@@ -226,11 +236,12 @@ pub struct Drafter<'d> {
 ///
 /// `parent` must hold every event of the parent thread, including those after `at`: a later summary may know
 /// more than the fork should, and these events show it. A summary that would save nothing is left out.
-pub fn fork(parent: &Line, at: Seq, mode: ForkMode, by: &Drafter<'_>) -> Vec<Event> {
-    let shared = until(parent, at);
+pub fn fork(parent: &EventLine, at: Seq, mode: ForkMode, by: &ForkDraftSettings<'_>) -> Vec<Event> {
+    let shared = line_until(parent, at);
     match mode {
         ForkMode::InFull => {
-            let held = compactions(&shared).into_iter().filter(|stood| stood.standing == Standing::Holds);
+            let held =
+                compactions(&shared).into_iter().filter(|stood| stood.standing == CompactionStatus::Holds);
             held.map(|stood| revert(stood.compaction.id.seq)).collect()
         }
         ForkMode::WithSummary => by.summary_at_fork(parent, &shared, at).into_iter().collect(),
@@ -239,51 +250,56 @@ pub fn fork(parent: &Line, at: Seq, mode: ForkMode, by: &Drafter<'_>) -> Vec<Eve
 
 /// Events to append to a thread that is forked at the head of `line` to go on with `goal`, a user's message:
 /// everything so far becomes a summary, and nothing is kept beside it. `brief` is that summary, if a model
-/// has made one of [`Cutting::whole`]; otherwise the built-in summariser makes it.
+/// has made one of [`CompactionSpan::of_everything`]; otherwise the built-in summariser makes it.
 ///
 /// If the summary would be no smaller than the events it covers, everything stays and only the goal is
 /// appended.
-pub fn handoff(line: &Line, goal: Event, brief: Option<Brief>, by: &Drafter<'_>) -> Vec<Event> {
+pub fn handoff(
+    line: &EventLine,
+    goal: Event,
+    brief: Option<StructuredSummary>,
+    by: &ForkDraftSettings<'_>,
+) -> Vec<Event> {
     by.summary_of_all(line, brief).into_iter().chain([goal]).collect()
 }
 
-impl Drafter<'_> {
-    fn project(&self, line: &Line) -> Context {
+impl ForkDraftSettings<'_> {
+    fn project(&self, line: &EventLine) -> Context {
         project(line, Arc::clone(self.meter), self.names)
     }
 
-    fn summary_at_fork(&self, parent: &Line, shared: &Line, at: Seq) -> Option<Event> {
+    fn summary_at_fork(&self, parent: &EventLine, shared: &EventLine, at: Seq) -> Option<Event> {
         let compactions = compactions(parent);
         let mut later = compactions.iter().filter(|stood| at < stood.compaction.id.seq);
-        let nearest = later.find(|stood| stood.standing == Standing::Holds)?;
+        let nearest = later.find(|stood| stood.standing == CompactionStatus::Holds)?;
         let context = self.project(shared);
         let cutting = self.drafting.cut(None, &context, shared).ok()?;
         let mut brief = summarise(&cutting.events, cutting.previous.as_ref(), &cutting.caps);
         if let Some(later) = brief_of(nearest.compaction) {
-            let before = without_leaks(later.before(cutting.first_kept), parent, at);
-            brief = brief.joined(&before, &cutting.caps);
+            let before = remove_leaks(later.before(cutting.first_kept), parent, at);
+            brief = brief.merged_with(&before, &cutting.caps);
         }
-        let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
-        let finished = Finished { first, first_kept, brief, trigger };
-        let compaction = finished.compaction(&context, self.drafting.length).ok()?;
-        Some(Event::own(Fact::Compacted(compaction), None))
+        let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, CompactionTrigger::Manual);
+        let finished = FinishedSummary { first, first_kept, brief, trigger };
+        let compaction = finished.into_compaction(&context, self.drafting.length).ok()?;
+        Some(Event::from_fact(Fact::Compacted(compaction), None))
     }
 
-    fn summary_of_all(&self, line: &Line, brief: Option<Brief>) -> Option<Event> {
+    fn summary_of_all(&self, line: &EventLine, brief: Option<StructuredSummary>) -> Option<Event> {
         let context = self.project(line);
-        let cutting = Cutting::whole(&context, line, self.drafting)?;
-        let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
+        let cutting = CompactionSpan::of_everything(&context, line, self.drafting)?;
+        let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, CompactionTrigger::Manual);
         let caps = &cutting.caps;
         let built_in = || summarise(&cutting.events, cutting.previous.as_ref(), caps);
         let brief = brief.unwrap_or_else(built_in);
-        let finished = Finished { first, first_kept, brief, trigger }.with_pins(line, caps);
-        let mut compaction = finished.compaction(&context, self.drafting.length).ok()?;
+        let finished = FinishedSummary { first, first_kept, brief, trigger }.with_pins(line, caps);
+        let mut compaction = finished.into_compaction(&context, self.drafting.length).ok()?;
         compaction.first_kept = None;
-        Some(Event::own(Fact::Compacted(compaction), None))
+        Some(Event::from_fact(Fact::Compacted(compaction), None))
     }
 }
 
-fn brief_of(compaction: &Logged) -> Option<&Brief> {
+fn brief_of(compaction: &LoggedEvent) -> Option<&StructuredSummary> {
     match &compaction.event.fact {
         Fact::Compacted(Compaction { summary: Summary::Structured { brief, .. }, .. }) => Some(brief),
         _ => None,
@@ -291,9 +307,9 @@ fn brief_of(compaction: &Logged) -> Option<&Brief> {
 }
 
 /// Part of a line that a fork after `at` shares.
-pub fn until(line: &Line, at: Seq) -> Line {
-    let mut shared = Line::default();
-    for (event, pieces) in line.counted().take_while(|(event, _)| event.id.seq <= at) {
+pub fn line_until(line: &EventLine, at: Seq) -> EventLine {
+    let mut shared = EventLine::default();
+    for (event, pieces) in line.events_with_counts().take_while(|(event, _)| event.id.seq <= at) {
         match pieces {
             Some(pieces) => shared.push(Arc::clone(event), pieces.to_vec()),
             None => shared.push_uncounted(Arc::clone(event)),

@@ -6,7 +6,7 @@
 //! everything else in the file belongs to its users and stays as it is. The first mark carries a digest of
 //! the section: if it does not match, a user has edited our section too, and it becomes theirs.
 
-mod section;
+mod file_section;
 
 use std::{
     fmt::Write as _,
@@ -16,27 +16,27 @@ use std::{
 };
 
 use epitome_core::{
-    context::Names,
-    summary::{Brief, Item, Section},
+    context::EventNaming,
+    summary::{StructuredSummary, SummaryItem, SummarySection},
 };
 use thiserror::Error;
 
-use self::section::put;
+use self::file_section::put;
 
 /// File with the current work and the next steps.
-pub const STATUS: &str = "status.md";
+pub const STATUS_FILE: &str = "status.md";
 
 /// File with decisions, demands and failed attempts.
-pub const DECISIONS: &str = "decisions.md";
+pub const DECISIONS_FILE: &str = "decisions.md";
 
 /// Most bytes of our section.
-const OURS: usize = 16 * 1024;
+const MAX_SECTION_BYTES: usize = 16 * 1024;
 
 /// Most characters of an item.
 const ITEM: usize = 400;
 
 /// Most bytes of a file that users have edited.
-const WHOLE: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Number of attempts if other programs write to a file meanwhile.
 const TRIES: usize = 4;
@@ -49,7 +49,7 @@ pub struct MemoryFiles {
 
 /// Result of writing a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum FileWriteOutcome {
     /// The content has changed.
     Updated,
     /// The content is the same, and the file was not touched.
@@ -58,7 +58,7 @@ pub enum Written {
 
 /// Reason why a memory file was not written. Its content is unchanged.
 #[derive(Debug, Error)]
-pub enum MemoryError {
+pub enum MemoryFileError {
     /// The system refused to read or write.
     #[error("cannot write the memory file {}: {source}. Check that its folder exists and can be written to", path.display())]
     Io {
@@ -80,7 +80,7 @@ pub enum MemoryError {
         path: PathBuf,
     },
     /// The file is too large.
-    #[error("cannot write the memory file {}: it has {size} bytes, and {WHOLE} is the most. Shorten it or move it away", path.display())]
+    #[error("cannot write the memory file {}: it has {size} bytes, and {MAX_FILE_BYTES} is the most. Shorten it or move it away", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -103,19 +103,27 @@ impl MemoryFiles {
 
     /// Paths of the files: status, decisions.
     pub fn paths(&self) -> [PathBuf; 2] {
-        [self.folder.join(STATUS), self.folder.join(DECISIONS)]
+        [self.folder.join(STATUS_FILE), self.folder.join(DECISIONS_FILE)]
     }
 
     /// Writes the content of a summary, with its sources. Each file is replaced as a whole or not at all.
-    pub fn write(&self, brief: &Brief, names: Names) -> Result<Written, MemoryError> {
+    pub fn write(
+        &self,
+        brief: &StructuredSummary,
+        names: EventNaming,
+    ) -> Result<FileWriteOutcome, MemoryFileError> {
         let [status, decisions] = self.paths();
         fs::create_dir_all(&self.folder)
-            .map_err(|source| MemoryError::Io { path: self.folder.clone(), source })?;
+            .map_err(|source| MemoryFileError::Io { path: self.folder.clone(), source })?;
         let both = [
             update(&status, "# Status", &page(brief, names, &STATUS_SECTIONS))?,
             update(&decisions, "# Decisions", &page(brief, names, &DECISION_SECTIONS))?,
         ];
-        Ok(if both.contains(&Written::Updated) { Written::Updated } else { Written::Unchanged })
+        Ok(if both.contains(&FileWriteOutcome::Updated) {
+            FileWriteOutcome::Updated
+        } else {
+            FileWriteOutcome::Unchanged
+        })
     }
 }
 
@@ -135,14 +143,19 @@ pub fn reference(paths: &[PathBuf; 2]) -> String {
     )
 }
 
-const STATUS_SECTIONS: [Section; 3] = [Section::SessionIntent, Section::CurrentTask, Section::NextSteps];
+const STATUS_SECTIONS: [SummarySection; 3] =
+    [SummarySection::SessionIntent, SummarySection::CurrentTask, SummarySection::NextSteps];
 
-const DECISION_SECTIONS: [Section; 4] =
-    [Section::Pins, Section::KeyDecisions, Section::Constraints, Section::FailedApproaches];
+const DECISION_SECTIONS: [SummarySection; 4] = [
+    SummarySection::Pins,
+    SummarySection::KeyDecisions,
+    SummarySection::Constraints,
+    SummarySection::FailedApproaches,
+];
 
 /// Our section of a file: the newest items of each section, as far as there is room.
-fn page(brief: &Brief, names: Names, sections: &[Section]) -> String {
-    let room = OURS / sections.len();
+fn page(brief: &StructuredSummary, names: EventNaming, sections: &[SummarySection]) -> String {
+    let room = MAX_SECTION_BYTES / sections.len();
     let mut page = String::new();
     for section in sections {
         let _ = writeln!(page, "## {}\n", section.title());
@@ -153,8 +166,8 @@ fn page(brief: &Brief, names: Names, sections: &[Section]) -> String {
     page
 }
 
-fn items(brief: &Brief, section: Section, names: Names, room: usize) -> String {
-    let all: Vec<&Item> = brief.section(section).collect();
+fn items(brief: &StructuredSummary, section: SummarySection, names: EventNaming, room: usize) -> String {
+    let all: Vec<&SummaryItem> = brief.section(section).collect();
     let mut lines: Vec<String> = Vec::new();
     let mut used = 0;
     for item in all.iter().rev() {
@@ -177,7 +190,7 @@ fn items(brief: &Brief, section: Section, names: Names, room: usize) -> String {
     lines.concat()
 }
 
-fn line(item: &Item, names: Names) -> String {
+fn line(item: &SummaryItem, names: EventNaming) -> String {
     let text = one_line(&item.text, ITEM).replace("<!--", "< !--").replace("-->", "-- >");
     let places = names.handles(&item.sources);
     if places.is_empty() { format!("- {text}\n") } else { format!("- {text} [{places}]\n") }
@@ -194,7 +207,7 @@ fn one_line(text: &str, most: usize) -> String {
 }
 
 /// Puts our section into a file.
-fn update(path: &Path, title: &str, page: &str) -> Result<Written, MemoryError> {
+fn update(path: &Path, title: &str, page: &str) -> Result<FileWriteOutcome, MemoryFileError> {
     for _ in 0..TRIES {
         let old = read(path)?;
         let new = match &old {
@@ -202,34 +215,34 @@ fn update(path: &Path, title: &str, page: &str) -> Result<Written, MemoryError> 
             None => put(&format!("{title}\n"), page),
         };
         if old.as_ref() == Some(&new) {
-            return Ok(Written::Unchanged);
+            return Ok(FileWriteOutcome::Unchanged);
         }
-        if replace(path, old.as_deref(), &new)? == Replaced::Yes {
-            return Ok(Written::Updated);
+        if replace(path, old.as_deref(), &new)? == FileReplacement::Yes {
+            return Ok(FileWriteOutcome::Updated);
         }
     }
-    Err(MemoryError::Busy { path: path.to_owned() })
+    Err(MemoryFileError::Busy { path: path.to_owned() })
 }
 
 /// Content of a file; `None` if it does not exist.
-fn read(path: &Path) -> Result<Option<String>, MemoryError> {
-    let failed = |source| MemoryError::Io { path: path.to_owned(), source };
+fn read(path: &Path) -> Result<Option<String>, MemoryFileError> {
+    let failed = |source| MemoryFileError::Io { path: path.to_owned(), source };
     let known = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         known => known.map_err(failed)?,
     };
     if !known.is_file() {
-        return Err(MemoryError::NoFile { path: path.to_owned() });
+        return Err(MemoryFileError::NoFile { path: path.to_owned() });
     }
-    if known.len() > WHOLE {
-        return Err(MemoryError::TooLarge { path: path.to_owned(), size: known.len() });
+    if known.len() > MAX_FILE_BYTES {
+        return Err(MemoryFileError::TooLarge { path: path.to_owned(), size: known.len() });
     }
     let bytes = fs::read(path).map_err(failed)?;
-    String::from_utf8(bytes).map(Some).map_err(|_| MemoryError::NoText { path: path.to_owned() })
+    String::from_utf8(bytes).map(Some).map_err(|_| MemoryFileError::NoText { path: path.to_owned() })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replaced {
+enum FileReplacement {
     Yes,
     /// Another program has changed it meanwhile.
     No,
@@ -237,8 +250,8 @@ enum Replaced {
 
 /// Replaces a file if it still contains `old`. A crash leaves either content, and at worst a stray temporary
 /// file.
-fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<Replaced, MemoryError> {
-    let failed = |source| MemoryError::Io { path: path.to_owned(), source };
+fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<FileReplacement, MemoryFileError> {
+    let failed = |source| MemoryFileError::Io { path: path.to_owned(), source };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", uuid::Uuid::now_v7().simple()));
     let written = (|| {
@@ -252,11 +265,11 @@ fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<Replaced, Memory
     .map_err(failed);
     let replaced = written.and_then(|()| {
         if read(path)?.as_deref() != old {
-            return Ok(Replaced::No);
+            return Ok(FileReplacement::No);
         }
-        fs::rename(&beside, path).map_err(failed).map(|()| Replaced::Yes)
+        fs::rename(&beside, path).map_err(failed).map(|()| FileReplacement::Yes)
     });
-    if !matches!(replaced, Ok(Replaced::Yes)) {
+    if !matches!(replaced, Ok(FileReplacement::Yes)) {
         // The temporary file is useless now.
         drop(fs::remove_file(&beside));
     }

@@ -10,22 +10,22 @@ use std::{
 };
 
 use epitome_core::{
-    Fact, Logged, Part, Seq, ThreadId, Tokens,
+    ContentPart, Fact, LoggedEvent, Seq, ThreadId, Tokens,
     client_text::user_words_of,
-    context::Names,
+    context::EventNaming,
     event::{Compaction, Summary, Usage},
     id::AnswerId,
-    lineage::Standing,
-    project::Line,
-    summary::{Section, compaction::standing},
+    lineage::CompactionStatus,
+    projection::EventLine,
+    summary::{SummarySection, compaction::carried_summary},
 };
-use epitome_store::{Sqlite, records::CallRow};
+use epitome_store::{SqliteStore, records::CallRow};
 use serde::Serialize;
 
 use crate::{
-    kept::{Kept, Tally, is_filled, kept, sections},
     lineage::compactions,
-    session::{SessionError, audit::Past},
+    session::{SessionError, call_replay::CallReplayer},
+    summary_retention::{RetentionTally, SummaryRetention, is_filled, kept, sections},
 };
 
 /// Pause in milliseconds after which a cache is assumed to be cold: the shortest lifetime that providers
@@ -37,31 +37,31 @@ const REPEATABLE: usize = 4;
 
 /// The figures of a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Metrics {
+pub struct SessionMetrics {
     /// Sizes of summaries compared with their spans.
-    pub compression: Compression,
+    pub compression: CompressionMetric,
     /// Share of the input that came from the provider's cache.
-    pub cache: Cache,
+    pub cache: CacheReadMetric,
     /// Calls after a compaction that the agent could simply go on with.
-    pub continuation: Continuation,
+    pub continuation: ContinuationMetric,
     /// Retention of the summary in force; `None` without one.
-    pub kept: Option<Kept>,
+    pub kept: Option<SummaryRetention>,
     /// Completeness of the summaries' sections.
-    pub sections: Sections,
+    pub sections: SectionMetric,
 }
 
 /// Sizes of summaries compared with their spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Compression {
+pub struct CompressionMetric {
     /// Each compaction, oldest first.
-    pub compactions: Vec<Compressed>,
+    pub compactions: Vec<CompressedSpan>,
     /// The compaction in force, with all that it covers since the session began.
-    pub standing: Option<Compressed>,
+    pub standing: Option<CompressedSpan>,
 }
 
 /// A span and its summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Compressed {
+pub struct CompressedSpan {
     /// The compaction.
     pub compaction: Seq,
     /// Size of the span's events, with the summary before it if it builds on one.
@@ -70,17 +70,17 @@ pub struct Compressed {
     pub summary: Tokens,
 }
 
-impl Compressed {
+impl CompressedSpan {
     /// Ratio of the span to the summary.
     pub fn ratio(&self) -> f64 {
         ratio(self.span.0, self.summary.0.max(1))
     }
 }
 
-impl Compression {
+impl CompressionMetric {
     /// Ratio of all spans to all summaries; `None` without any.
     pub fn overall(&self) -> Option<f64> {
-        let sum = |of: fn(&Compressed) -> u64| self.compactions.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&CompressedSpan) -> u64| self.compactions.iter().map(of).sum::<u64>();
         let summaries = sum(|one| one.summary.0);
         (summaries > 0).then(|| ratio(sum(|one| one.span.0), summaries))
     }
@@ -88,16 +88,16 @@ impl Compression {
 
 /// Input that came from the provider's cache, as the provider reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Cache {
+pub struct CacheReadMetric {
     /// Calls with reported usage.
-    pub calls: Vec<CacheUse>,
+    pub calls: Vec<CallCacheUse>,
     /// Number of calls without.
     pub unreported: u64,
 }
 
 /// Cache usage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct CacheUse {
+pub struct CallCacheUse {
     /// Number of the call.
     pub call: u64,
     /// Input of the call.
@@ -120,7 +120,7 @@ pub enum CacheState {
     Cold,
 }
 
-impl Cache {
+impl CacheReadMetric {
     /// Share of the input that was in the cache, for calls with this state or for all; `None` without
     /// reported usage.
     pub fn share(&self, of: Option<CacheState>) -> Option<f64> {
@@ -138,7 +138,7 @@ impl Cache {
 /// Calls that build on a summary: how many were answered without the user repeating what the summary should
 /// have told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Continuation {
+pub struct ContinuationMetric {
     /// Number of calls that build on a summary and whose end is known.
     pub calls: u64,
     /// Calls that were refused as too long, failed, or ended in a refusal: by number, with the reason.
@@ -149,7 +149,7 @@ pub struct Continuation {
     pub unreported: u64,
 }
 
-impl Continuation {
+impl ContinuationMetric {
     /// Share of calls that went on; `None` without any.
     pub fn share(&self) -> Option<f64> {
         let stopped: HashSet<u64> =
@@ -160,7 +160,7 @@ impl Continuation {
 
 /// Content of the summaries' sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sections {
+pub struct SectionMetric {
     /// Number of structured summaries.
     pub summaries: u64,
     /// Number of those without an empty section.
@@ -173,7 +173,7 @@ pub struct Sections {
 
 /// A figure, as a row of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct MetricRow {
     /// Name of the figure.
     pub name: &'static str,
     /// Measured value, or a note that there is none.
@@ -181,7 +181,7 @@ pub struct Row {
     /// Target value.
     pub target: &'static str,
     /// Result against the target.
-    pub met: Met,
+    pub met: TargetResult,
     /// Components of the figure, or the reason why there is none.
     pub detail: String,
 }
@@ -189,7 +189,7 @@ pub struct Row {
 /// Result of a figure against its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Met {
+pub enum TargetResult {
     /// The target is met.
     Yes,
     /// The target is not met.
@@ -198,7 +198,7 @@ pub enum Met {
     Unknown,
 }
 
-impl fmt::Display for Met {
+impl fmt::Display for TargetResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Yes => "yes",
@@ -209,18 +209,19 @@ impl fmt::Display for Met {
 }
 
 /// Measures a thread.
-pub fn metrics(store: &Sqlite, thread: ThreadId) -> Result<Metrics, SessionError> {
-    let past = Past::read(store, thread, None)?;
+pub fn metrics(store: &SqliteStore, thread: ThreadId) -> Result<SessionMetrics, SessionError> {
+    let past = CallReplayer::read(store, thread, None)?;
     let calls = store.calls(thread, 0, usize::MAX)?;
     let line = past.line();
     let made = compactions(line);
-    let pivot = made.iter().rfind(|stood| stood.standing == Standing::Holds).map(|stood| stood.compaction);
+    let pivot =
+        made.iter().rfind(|stood| stood.standing == CompactionStatus::Holds).map(|stood| stood.compaction);
     let kept = pivot.and_then(|event| {
-        let (through, _) = standing(event)?;
+        let (through, _) = carried_summary(event)?;
         let Fact::Compacted(compaction) = &event.event.fact else { return None };
-        Some(kept(&span_through(line, through), compaction, Names::Thread(event.id.thread)))
+        Some(kept(&span_through(line, through), compaction, EventNaming::Thread(event.id.thread)))
     });
-    Ok(Metrics {
+    Ok(SessionMetrics {
         compression: compression(&past, pivot),
         cache: cache(&calls),
         continuation: continuation(line, &calls),
@@ -230,65 +231,75 @@ pub fn metrics(store: &Sqlite, thread: ThreadId) -> Result<Metrics, SessionError
 }
 
 /// Events through a given one, without summaries.
-pub(crate) fn span_through(line: &Line, through: Seq) -> Vec<Arc<Logged>> {
-    let told = |event: &&Arc<Logged>| !matches!(event.event.fact, Fact::Compacted(_));
+pub(crate) fn span_through(line: &EventLine, through: Seq) -> Vec<Arc<LoggedEvent>> {
+    let told = |event: &&Arc<LoggedEvent>| !matches!(event.event.fact, Fact::Compacted(_));
     line.events().take_while(|event| event.id.seq <= through).filter(told).cloned().collect()
 }
 
-fn compression(past: &Past<'_>, pivot: Option<&Arc<Logged>>) -> Compression {
-    let sizes: Vec<(&Arc<Logged>, u64)> = past
+fn compression(past: &CallReplayer<'_>, pivot: Option<&Arc<LoggedEvent>>) -> CompressionMetric {
+    let sizes: Vec<(&Arc<LoggedEvent>, u64)> = past
         .line()
-        .counted()
+        .events_with_counts()
         .map(|(event, pieces)| (event, pieces.unwrap_or_default().iter().map(|piece| piece.0).sum()))
         .collect();
     let place = |seq: Seq| sizes.partition_point(|(event, _)| event.id.seq <= seq);
     let between = |after: Seq, through: Seq| {
-        let told = |event: &Logged| !matches!(event.event.fact, Fact::Compacted(_) | Fact::Instructed { .. });
+        let told =
+            |event: &LoggedEvent| !matches!(event.event.fact, Fact::Compacted(_) | Fact::Instructed { .. });
         let span = sizes.get(place(after)..place(through)).unwrap_or_default();
         span.iter().filter(|(event, _)| told(event)).map(|(_, size)| size).sum::<u64>()
     };
-    let mut standing_at: Vec<(Seq, Standing)> = Vec::new();
+    let mut standing_at: Vec<(Seq, CompactionStatus)> = Vec::new();
     let mut made = Vec::new();
     for event in past.line().events() {
         let seq = event.id.seq;
         match &event.event.fact {
             Fact::Compacted(compaction) => {
-                let before = standing_at.iter().rfind(|(_, stands)| *stands == Standing::Holds);
+                let before = standing_at.iter().rfind(|(_, stands)| *stands == CompactionStatus::Holds);
                 let base = before.and_then(|(base, _)| sizes.get(place(*base).checked_sub(1)?));
-                let after =
-                    base.and_then(|(base, _)| standing(base)).map_or(Seq::START, |(through, _)| through);
-                let through = standing(event).map_or(compaction.through, |(through, _)| through);
+                let after = base
+                    .and_then(|(base, _)| carried_summary(base))
+                    .map_or(Seq::START, |(through, _)| through);
+                let through = carried_summary(event).map_or(compaction.through, |(through, _)| through);
                 let carried = base.map_or(0, |(_, size)| *size);
                 let span = Tokens(between(after, through) + carried);
-                made.push(Compressed { compaction: seq, span, summary: summary_tokens(past, compaction) });
-                standing_at.push((seq, Standing::Holds));
+                made.push(CompressedSpan {
+                    compaction: seq,
+                    span,
+                    summary: summary_tokens(past, compaction),
+                });
+                standing_at.push((seq, CompactionStatus::Holds));
             }
-            Fact::CompactionReverted { compaction } => stand(&mut standing_at, *compaction, Standing::Undone),
-            Fact::CompactionRestored { compaction } => stand(&mut standing_at, *compaction, Standing::Holds),
+            Fact::CompactionReverted { compaction } => {
+                stand(&mut standing_at, *compaction, CompactionStatus::Undone)
+            }
+            Fact::CompactionRestored { compaction } => {
+                stand(&mut standing_at, *compaction, CompactionStatus::Holds)
+            }
             _ => {}
         }
     }
     let standing = pivot.and_then(|event| {
-        let (through, _) = standing(event)?;
+        let (through, _) = carried_summary(event)?;
         let Fact::Compacted(compaction) = &event.event.fact else { return None };
         let span = Tokens(between(Seq::START, through));
-        Some(Compressed { compaction: event.id.seq, span, summary: summary_tokens(past, compaction) })
+        Some(CompressedSpan { compaction: event.id.seq, span, summary: summary_tokens(past, compaction) })
     });
-    Compression { compactions: made, standing }
+    CompressionMetric { compactions: made, standing }
 }
 
-fn stand(all: &mut [(Seq, Standing)], compaction: Seq, standing: Standing) {
+fn stand(all: &mut [(Seq, CompactionStatus)], compaction: Seq, standing: CompactionStatus) {
     if let Some(known) = all.iter_mut().find(|(seq, _)| *seq == compaction) {
         known.1 = standing;
     }
 }
 
-fn summary_tokens(past: &Past<'_>, compaction: &Compaction) -> Tokens {
+fn summary_tokens(past: &CallReplayer<'_>, compaction: &Compaction) -> Tokens {
     past.meter().text(compaction.summary.text())
 }
 
-fn cache(calls: &[CallRow]) -> Cache {
-    let mut cache = Cache::default();
+fn cache(calls: &[CallRow]) -> CacheReadMetric {
+    let mut cache = CacheReadMetric::default();
     let mut before: Option<&CallRow> = None;
     for row in calls {
         let is_warm = before.is_some_and(|before| {
@@ -303,7 +314,7 @@ fn cache(calls: &[CallRow]) -> Cache {
         };
         let state = if is_warm { CacheState::Warm } else { CacheState::Cold };
         let (input, read, written) = (usage.input(), usage.cache_read, usage.cache_write);
-        cache.calls.push(CacheUse { call: row.number, input, read, written, state });
+        cache.calls.push(CallCacheUse { call: row.number, input, read, written, state });
     }
     cache
 }
@@ -313,9 +324,9 @@ fn usage(row: &CallRow) -> Option<Usage> {
     row.outcomes.iter().rev().find_map(|outcome| outcome.usage)
 }
 
-fn continuation(line: &Line, calls: &[CallRow]) -> Continuation {
+fn continuation(line: &EventLine, calls: &[CallRow]) -> ContinuationMetric {
     let refused = refusals(line);
-    let mut told = Continuation::default();
+    let mut told = ContinuationMetric::default();
     for row in calls.iter().filter(|row| row.call.summary.is_some()) {
         if row.outcomes.is_empty() {
             told.unreported += 1;
@@ -344,10 +355,10 @@ fn continuation(line: &Line, calls: &[CallRow]) -> Continuation {
 }
 
 /// Answers in which a model refused.
-fn refusals(line: &Line) -> HashSet<&AnswerId> {
+fn refusals(line: &EventLine) -> HashSet<&AnswerId> {
     let refused = line.events().filter_map(|event| match &event.event.fact {
         Fact::AssistantSaid { answer: Some(answer), parts, .. } => {
-            parts.iter().any(|part| matches!(part, Part::Refusal { .. })).then_some(answer)
+            parts.iter().any(|part| matches!(part, ContentPart::Refusal { .. })).then_some(answer)
         }
         _ => None,
     });
@@ -355,14 +366,14 @@ fn refusals(line: &Line) -> HashSet<&AnswerId> {
 }
 
 /// Messages in which the user repeats, word for word, what only a summary showed by then.
-fn repetitions(line: &Line) -> Vec<Seq> {
+fn repetitions(line: &EventLine) -> Vec<Seq> {
     let mut said: HashMap<String, Seq> = HashMap::new();
     let mut covered = Seq::START;
     let mut again = Vec::new();
     for event in line.events() {
         match &event.event.fact {
             Fact::Compacted(_) => {
-                covered = standing(event).map_or(covered, |(through, _)| through.max(covered));
+                covered = carried_summary(event).map_or(covered, |(through, _)| through.max(covered));
             }
             Fact::UserSaid { parts } => {
                 let text = user_words_of(parts).to_lowercase();
@@ -384,8 +395,8 @@ fn repetitions(line: &Line) -> Vec<Seq> {
     again
 }
 
-fn section_counts(line: &Line) -> Sections {
-    let mut counts = Sections::default();
+fn section_counts(line: &EventLine) -> SectionMetric {
+    let mut counts = SectionMetric::default();
     for event in line.events() {
         let Fact::Compacted(compaction) = &event.event.fact else { continue };
         let Summary::Structured { text, .. } = &compaction.summary else {
@@ -407,9 +418,9 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-impl Metrics {
+impl SessionMetrics {
     /// The five figures, as rows of a table.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<MetricRow> {
         vec![
             self.compression_row(),
             self.cache_row(),
@@ -419,8 +430,8 @@ impl Metrics {
         ]
     }
 
-    fn compression_row(&self) -> Row {
-        let row = Row::new("compression", "3-5x");
+    fn compression_row(&self) -> MetricRow {
+        let row = MetricRow::new("compression", "3-5x");
         let Some(overall) = self.compression.overall() else {
             return row.unknown("nothing was compacted in this session");
         };
@@ -442,8 +453,8 @@ impl Metrics {
         row.value(format!("{overall:.1}x"), overall >= 3.0, detail)
     }
 
-    fn cache_row(&self) -> Row {
-        let row = Row::new("cache hits", "> 80 %");
+    fn cache_row(&self) -> MetricRow {
+        let row = MetricRow::new("cache hits", "> 80 %");
         let cold = self.cache.calls.iter().filter(|call| call.state == CacheState::Cold).count();
         match (self.cache.share(Some(CacheState::Warm)), self.cache.share(None)) {
             (_, None) => row.unknown("no usage was reported for any call"),
@@ -462,8 +473,8 @@ impl Metrics {
         }
     }
 
-    fn continuation_row(&self) -> Row {
-        let row = Row::new("continuation", "> 99 %");
+    fn continuation_row(&self) -> MetricRow {
+        let row = MetricRow::new("continuation", "> 99 %");
         let told = &self.continuation;
         let Some(share) = told.share() else {
             return row.unknown("no call that stood on a summary has been answered");
@@ -480,15 +491,16 @@ impl Metrics {
         row.value(percent(share), share > 0.99, detail)
     }
 
-    fn failed_approaches_row(&self) -> Row {
-        let row = Row::new("failed approaches", "100 %");
+    fn failed_approaches_row(&self) -> MetricRow {
+        let row = MetricRow::new("failed approaches", "100 %");
         let Some(kept) = &self.kept else { return row.unknown("no summary is in force") };
-        let Tally { items, shown, counted, covered, lost } = kept.total();
+        let RetentionTally { items, shown, counted, covered, lost } = kept.total();
         let all = format!(
             "of {items} items that must be kept, {shown} told, {counted} counted with a handle, {} not spoken of",
             covered + lost
         );
-        let Some(failed) = kept.sections.get(&Section::FailedApproaches).filter(|tally| tally.items > 0)
+        let Some(failed) =
+            kept.sections.get(&SummarySection::FailedApproaches).filter(|tally| tally.items > 0)
         else {
             return row.unknown(&format!("code finds no failed approach in the span; {all}"));
         };
@@ -502,14 +514,14 @@ impl Metrics {
         row.value(percent(share), failed.kept() == failed.items, detail)
     }
 
-    fn sections_row(&self) -> Row {
-        let row = Row::new("sections complete", "all");
-        let Sections { summaries, complete, filled, foreign } = self.sections;
+    fn sections_row(&self) -> MetricRow {
+        let row = MetricRow::new("sections complete", "all");
+        let SectionMetric { summaries, complete, filled, foreign } = self.sections;
         match (summaries, foreign) {
             (0, 0) => row.unknown("nothing was compacted in this session"),
             (0, _) => row.unknown("its summaries are in the agent's own form, without sections"),
             _ => {
-                let all = Section::ALL.len();
+                let all = SummarySection::ALL.len();
                 let detail = format!(
                     "{filled} of {all} sections of the newest say something, the others are not printed"
                 );
@@ -524,9 +536,9 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", (share * 1_000.0).floor() / 10.0)
 }
 
-impl Row {
+impl MetricRow {
     fn new(name: &'static str, target: &'static str) -> Self {
-        Self { name, value: "-".to_owned(), target, met: Met::Unknown, detail: String::new() }
+        Self { name, value: "-".to_owned(), target, met: TargetResult::Unknown, detail: String::new() }
     }
 
     fn unknown(self, why: &str) -> Self {
@@ -534,6 +546,6 @@ impl Row {
     }
 
     fn value(self, value: String, is_met: bool, detail: String) -> Self {
-        Self { value, met: if is_met { Met::Yes } else { Met::No }, detail, ..self }
+        Self { value, met: if is_met { TargetResult::Yes } else { TargetResult::No }, detail, ..self }
     }
 }

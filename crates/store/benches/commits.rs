@@ -12,13 +12,13 @@ use std::{
 };
 
 use epitome_core::{
-    Digest, Event, Fact, Part, Seq, SessionId, ThreadId,
-    event::{Dialect, Raw, Time, Usage},
-    tokens::Estimate,
+    ContentPart, Digest, Event, Fact, Seq, SessionId, ThreadId,
+    event::{RawDialect, RawJson, Timestamp, Usage},
+    tokens::EstimateCounter,
 };
 use epitome_store::{
-    NewThread, Options, Sqlite, Start,
-    records::{BecomesHead, Commit, NewExchange, NewSession, Opens, Record},
+    NewThread, SqliteOptions, SqliteStore, ThreadStart,
+    records::{CommitRecord, HeadPromotion, NewExchange, NewSession, ThreadCommit, ThreadOpening},
 };
 use uuid::Uuid;
 
@@ -29,8 +29,8 @@ fn main() {
     let directory = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
     let directory = directory.map_or_else(std::env::temp_dir, PathBuf::from);
     let place = tempfile::tempdir_in(directory).expect("a directory to measure in");
-    let options = Options { counter: Some(Arc::new(Estimate)), ..Options::default() };
-    let store = Arc::new(Sqlite::open(&place.path().join("epitome.db"), options).expect("a store"));
+    let options = SqliteOptions { counter: Some(Arc::new(EstimateCounter)), ..SqliteOptions::default() };
+    let store = Arc::new(SqliteStore::open(&place.path().join("epitome.db"), options).expect("a store"));
     waiting(&store, "opens a session with 3 events", |writer, round| opening(writer * ROUNDS + round));
     waiting(&store, "appends 2 events and an exchange", |writer, round| {
         answering(writer * ROUNDS + round, Seq(3))
@@ -46,13 +46,13 @@ fn main() {
 }
 
 /// So many threads, each of which waits for one commit after the other.
-fn waiting(store: &Arc<Sqlite>, what: &str, make: fn(u64, u64) -> Commit) {
+fn waiting(store: &Arc<SqliteStore>, what: &str, make: fn(u64, u64) -> ThreadCommit) {
     let gates = Arc::new([(); 4].map(|()| Barrier::new(usize::try_from(WRITERS).expect("small") + 1)));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let (store, gates) = (Arc::clone(store), Arc::clone(&gates));
             std::thread::spawn(move || {
-                let commits: Vec<Commit> = (0..ROUNDS).map(|round| make(writer, round)).collect();
+                let commits: Vec<ThreadCommit> = (0..ROUNDS).map(|round| make(writer, round)).collect();
                 gates[0].wait();
                 gates[1].wait();
                 for commit in commits {
@@ -102,23 +102,25 @@ fn ids(number: u64) -> (SessionId, ThreadId) {
     (SessionId::new(id(1)), ThreadId::new(id(2)))
 }
 
-fn opening(number: u64) -> Commit {
+fn opening(number: u64) -> ThreadCommit {
     let (session, thread) = ids(number);
-    let new =
-        NewSession { source: "gateway".into(), ..NewSession::titled(session, format!("Fix bug {number}")) };
+    let new = NewSession {
+        source: "gateway".into(),
+        ..NewSession::with_title(session, format!("Fix bug {number}"))
+    };
     let made = NewThread {
         id: thread,
         session,
         name: "main".into(),
         key: Some(format!("019a0000-aaaa-7000-8000-{number:012}")),
-        start: Start::Root,
+        start: ThreadStart::Root,
     };
-    let opens = Opens { session: Some(new), thread: made, head: BecomesHead::Yes };
+    let opens = ThreadOpening { session: Some(new), thread: made, head: HeadPromotion::Yes };
     let said = ["settings", "system", "user"].map(|who| event(number, who));
-    Commit::opening(opens, said.into(), vec![])
+    ThreadCommit::opening(opens, said.into(), vec![])
 }
 
-fn answering(number: u64, after: Seq) -> Commit {
+fn answering(number: u64, after: Seq) -> ThreadCommit {
     let (_, thread) = ids(number);
     let answer = format!("msg_{number}_{after}");
     let mut said = event(number, "assistant");
@@ -130,7 +132,7 @@ fn answering(number: u64, after: Seq) -> Commit {
     let used = Fact::UsageReported { answer: Some(answer.into()), model: None, usage: Usage::default() };
     let exchange = NewExchange {
         head: after,
-        time: Time(1_790_000_000_000),
+        time: Timestamp(1_790_000_000_000),
         client: "claude-code".into(),
         purpose: "turn".into(),
         format: "anthropic".into(),
@@ -144,11 +146,11 @@ fn answering(number: u64, after: Seq) -> Commit {
         observed: None,
         error: None,
     };
-    Commit::new(
+    ThreadCommit::new(
         thread,
         after,
-        vec![said, Event::own(used, None)],
-        vec![Record::Exchange(exchange), Record::Head],
+        vec![said, Event::from_fact(used, None)],
+        vec![CommitRecord::Exchange(exchange), CommitRecord::Head],
     )
 }
 
@@ -158,11 +160,11 @@ fn event(number: u64, who: &str) -> Event {
     let text = words.concat();
     let json = format!("{{\"role\":\"{who}\",\"content\":\"{text}\"}}");
     let normal = Some(Digest::of(json.as_bytes()));
-    let raw = Raw { dialect: Dialect::Anthropic, json: json.into() };
+    let raw = RawJson { dialect: RawDialect::Anthropic, json: json.into() };
     Event {
-        time: Some(Time(1_790_000_000_000)),
+        time: Some(Timestamp(1_790_000_000_000)),
         origin: None,
-        fact: Fact::UserSaid { parts: vec![Part::text(text)] },
+        fact: Fact::UserSaid { parts: vec![ContentPart::text(text)] },
         raw,
         normal,
     }

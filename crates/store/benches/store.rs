@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId, tokens::Estimate};
-use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::Search};
+use epitome_core::{ContentPart, Event, Fact, Seq, SessionId, ThreadId, tokens::EstimateCounter};
+use epitome_store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadStart, records::SearchQuery};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -58,9 +58,12 @@ fn appends(directory: &Path) {
 fn long_turns(directory: &Path) {
     const ROUNDS: usize = 100;
     let store = open(&directory.join("turns.db"));
-    let answer =
-        || Event::own(Fact::AssistantSaid { answer: Some("m".into()), model: None, parts: vec![] }, None);
-    let result = || Event::own(Fact::ToolReturned { results: vec![], parts: vec![Part::text("done")] }, None);
+    let answer = || {
+        Event::from_fact(Fact::AssistantSaid { answer: Some("m".into()), model: None, parts: vec![] }, None)
+    };
+    let result = || {
+        Event::from_fact(Fact::ToolReturned { results: vec![], parts: vec![ContentPart::text("done")] }, None)
+    };
     let (short, long) = (root(&store, "short"), root(&store, "long"));
     store
         .append(long, Seq::START, std::iter::once(answer()).chain((0..20_000).map(|_| result())).collect())
@@ -134,24 +137,25 @@ fn reads(directory: &Path) {
     }
     let mut heads: Vec<Duration> = (0..50).map(|_| timed(|| store.sessions().expect("listed"))).collect();
     println!("list of 3 sessions, 111K events: {:>10.1?}", median(&mut heads));
-    let mut searches: Vec<Duration> =
-        (0..20).map(|_| timed(|| store.search(&Search::everywhere("w77 w78")).expect("found"))).collect();
+    let mut searches: Vec<Duration> = (0..20)
+        .map(|_| timed(|| store.search(&SearchQuery::everything("w77 w78")).expect("found")))
+        .collect();
     println!("search over 111K events:         {:>10.1?}", median(&mut searches));
 }
 
-fn open(path: &Path) -> Sqlite {
-    let options = Options { counter: Some(Arc::new(Estimate)), ..Options::default() };
-    Sqlite::open(path, options).expect("a store")
+fn open(path: &Path) -> SqliteStore {
+    let options = SqliteOptions { counter: Some(Arc::new(EstimateCounter)), ..SqliteOptions::default() };
+    SqliteStore::open(path, options).expect("a store")
 }
 
-fn root(store: &Sqlite, name: &str) -> ThreadId {
+fn root(store: &SqliteStore, name: &str) -> ThreadId {
     let id = ThreadId::derived(&[name]);
     let new = NewThread {
         id,
         session: SessionId::derived(&[name]),
         name: name.to_owned(),
         key: None,
-        start: Start::Root,
+        start: ThreadStart::Root,
     };
     store.open(&new).expect("a thread");
     id
@@ -163,7 +167,7 @@ fn event(number: usize) -> Event {
         (0..EVENT / 2 / 6).map(|word| format!("w{} ", (number * 31 + word * 7) % 9973)).collect();
     let text = words.concat();
     let raw = format!("{{\"role\":\"user\",\"content\":\"{text}\"}}");
-    Event::native("bench", raw, Fact::UserSaid { parts: vec![Part::text(text)] })
+    Event::native("bench", raw, Fact::UserSaid { parts: vec![ContentPart::text(text)] })
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> Duration {

@@ -5,12 +5,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use epitome_core::{
-    Digest, Event, Fact, Link, Logged, Part, Seq, SessionId, ThreadId,
-    event::{Dialect, Raw, Time, ToolCall, ToolResult},
+    ChainLink, ContentPart, Digest, Event, Fact, LoggedEvent, Seq, SessionId, ThreadId,
+    event::{RawDialect, RawJson, Timestamp, ToolCall, ToolResult},
     media::Media,
 };
 
-use crate::{EventLog, Head, NewThread, Start, StoreError};
+use crate::{EventLog, NewThread, StoreError, ThreadHead, ThreadStart};
 
 /// Tries everything on one log. It may hold other threads already.
 pub fn check(log: &dyn EventLog) {
@@ -29,27 +29,30 @@ pub fn check(log: &dyn EventLog) {
 
 /// One event of every shape that storage could get wrong.
 pub fn odd_events() -> Vec<Event> {
-    let raw = |json: &str| Raw { dialect: Dialect::Anthropic, json: json.into() };
+    let raw = |json: &str| RawJson { dialect: RawDialect::Anthropic, json: json.into() };
     let with = |fact: Fact, json: &str| Event {
-        time: Some(Time(-5)),
+        time: Some(Timestamp(-5)),
         origin: Some("its \"name\" elsewhere \0 ☃".to_owned()),
         fact,
         raw: raw(json),
         normal: Some(Digest::of(json.as_bytes())),
     };
-    let call = Part::ToolCall(ToolCall::function("call_1", "read", "{\"path\": \"not json"));
+    let call = ContentPart::ToolCall(ToolCall::function("call_1", "read", "{\"path\": \"not json"));
     let result = ToolResult {
         call: "call_1".into(),
         name: None,
-        parts: vec![Part::text("long ".repeat(4000)), Part::Media(Media::inline("image/png", b"tiny"))],
+        parts: vec![
+            ContentPart::text("long ".repeat(4000)),
+            ContentPart::Media(Media::inline("image/png", b"tiny")),
+        ],
         error: true,
     };
     vec![
-        Event::own(Fact::UserSaid { parts: vec![Part::text("")] }, None),
-        Event::own(Fact::Carried { kind: "other".to_owned() }, Some(Time(i64::MAX))),
+        Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("")] }, None),
+        Event::from_fact(Fact::Carried { kind: "other".to_owned() }, Some(Timestamp(i64::MAX))),
         with(
             Fact::UserSaid {
-                parts: vec![Part::text("a\0b\u{7}\u{2028}𝄞 'quoted' -- ; DROP TABLE events")]
+                parts: vec![ContentPart::text("a\0b\u{7}\u{2028}𝄞 'quoted' -- ; DROP TABLE events")],
             },
             "{ \"spaced\" : 1 }",
         ),
@@ -65,7 +68,7 @@ fn fresh() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn new_thread(start: Start) -> NewThread {
+fn new_thread(start: ThreadStart) -> NewThread {
     let number = format!("{}-{}", std::process::id(), fresh());
     NewThread {
         id: ThreadId::derived(&["conformance", &number]),
@@ -76,7 +79,7 @@ fn new_thread(start: Start) -> NewThread {
     }
 }
 
-fn open(log: &dyn EventLog, start: Start) -> ThreadId {
+fn open(log: &dyn EventLog, start: ThreadStart) -> ThreadId {
     let thread = new_thread(start);
     log.open(&thread).expect("a new thread can be made");
     thread.id
@@ -85,34 +88,34 @@ fn open(log: &dyn EventLog, start: Start) -> ThreadId {
 fn said(text: &str) -> Event {
     let json = format!("{{\"role\":\"user\",\"content\":\"{text}\"}}");
     let normal = Some(Digest::of(text.as_bytes()));
-    let raw = Raw { dialect: Dialect::OpenaiChat, json: json.into() };
+    let raw = RawJson { dialect: RawDialect::OpenaiChat, json: json.into() };
     Event {
-        time: Some(Time(7)),
+        time: Some(Timestamp(7)),
         origin: None,
-        fact: Fact::UserSaid { parts: vec![Part::text(text)] },
+        fact: Fact::UserSaid { parts: vec![ContentPart::text(text)] },
         raw,
         normal,
     }
 }
 
-fn append(log: &dyn EventLog, thread: ThreadId, texts: &[&str]) -> Head {
+fn append(log: &dyn EventLog, thread: ThreadId, texts: &[&str]) -> ThreadHead {
     let head = log.head(thread).expect("the thread exists");
     log.append(thread, head.seq, texts.iter().map(|text| said(text)).collect()).expect("nobody else appends")
 }
 
-fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<Logged> {
+fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<LoggedEvent> {
     log.read(thread, Seq::START, usize::MAX).expect("the thread exists")
 }
 
 fn an_empty_thread_is_at_the_start(log: &dyn EventLog) {
-    let thread = open(log, Start::Root);
-    assert_eq!(log.head(thread).expect("exists"), Head::START);
+    let thread = open(log, ThreadStart::Root);
+    assert_eq!(log.head(thread).expect("exists"), ThreadHead::START);
     assert_eq!(all(log, thread), []);
-    assert_eq!(log.append(thread, Seq::START, Vec::new()).expect("nothing to refuse"), Head::START);
+    assert_eq!(log.append(thread, Seq::START, Vec::new()).expect("nothing to refuse"), ThreadHead::START);
 }
 
 fn events_come_back_as_they_were(log: &dyn EventLog) {
-    let thread = open(log, Start::Root);
+    let thread = open(log, ThreadStart::Root);
     let (first, rest) = (vec![said("first")], odd_events());
     let head = log.append(thread, Seq::START, first.clone()).expect("empty thread");
     let head = log.append(thread, head.seq, rest.clone()).expect("at the head");
@@ -122,9 +125,9 @@ fn events_come_back_as_they_were(log: &dyn EventLog) {
 }
 
 fn links_are_those_of_the_core(log: &dyn EventLog) {
-    let thread = open(log, Start::Root);
+    let thread = open(log, ThreadStart::Root);
     log.append(thread, Seq::START, odd_events()).expect("empty thread");
-    let mut link = Link::ROOT;
+    let mut link = ChainLink::ROOT;
     for (place, logged) in (1..).zip(all(log, thread)) {
         link = link.next(&logged.event, &logged.event.fact_json());
         assert_eq!((logged.id.seq, logged.id.thread, logged.link), (Seq(place), thread, link));
@@ -133,7 +136,7 @@ fn links_are_those_of_the_core(log: &dyn EventLog) {
 }
 
 fn a_stale_append_is_refused_and_changes_nothing(log: &dyn EventLog) {
-    let thread = open(log, Start::Root);
+    let thread = open(log, ThreadStart::Root);
     let head = append(log, thread, &["a", "b"]);
     for stale in [Seq(0), Seq(1), Seq(3), Seq(u64::MAX)] {
         match log.append(thread, stale, vec![said("c"), said("d")]) {
@@ -145,25 +148,25 @@ fn a_stale_append_is_refused_and_changes_nothing(log: &dyn EventLog) {
 }
 
 fn making_a_thread_again_is_no_error_but_making_another_is(log: &dyn EventLog) {
-    let thread = new_thread(Start::Root);
+    let thread = new_thread(ThreadStart::Root);
     log.open(&thread).expect("new");
     append(log, thread.id, &["a"]);
     log.open(&thread).expect("the same again");
     assert_eq!(all(log, thread.id).len(), 1);
-    let fork = Start::Fork { of: thread.id, at: Seq(1) };
+    let fork = ThreadStart::Fork { of: thread.id, at: Seq(1) };
     for other in [
         NewThread { name: "another name".to_owned(), ..thread.clone() },
         NewThread { start: fork, ..thread.clone() },
-        NewThread { start: Start::Spawned { by: None, call: None }, ..thread.clone() },
+        NewThread { start: ThreadStart::Spawned { by: None, call: None }, ..thread.clone() },
     ] {
         assert!(matches!(log.open(&other), Err(StoreError::ThreadDiffers(id)) if id == thread.id));
     }
 }
 
 fn reading_starts_and_stops_where_asked(log: &dyn EventLog) {
-    let root = open(log, Start::Root);
+    let root = open(log, ThreadStart::Root);
     append(log, root, &["1", "2", "3"]);
-    let fork = open(log, Start::Fork { of: root, at: Seq(3) });
+    let fork = open(log, ThreadStart::Fork { of: root, at: Seq(3) });
     append(log, fork, &["4", "5"]);
     let places = |from: u64, limit: usize| -> Vec<u64> {
         let events = log.read(fork, Seq(from), limit).expect("exists");
@@ -178,19 +181,19 @@ fn reading_starts_and_stops_where_asked(log: &dyn EventLog) {
 }
 
 fn a_fork_reads_as_a_copy_of_the_prefix(log: &dyn EventLog) {
-    let root = open(log, Start::Root);
+    let root = open(log, ThreadStart::Root);
     append(log, root, &["1", "2", "3", "4"]);
-    let child = open(log, Start::Fork { of: root, at: Seq(3) });
+    let child = open(log, ThreadStart::Fork { of: root, at: Seq(3) });
     append(log, child, &["4'", "5'"]);
     append(log, root, &["5"]);
     // Of the child's own part, of exactly its start, of its parent's part, and of an empty range.
     for at in [4, 3, 2, 0] {
-        let copy = open(log, Start::Fork { of: child, at: Seq(at) });
-        let prefix: Vec<Logged> =
+        let copy = open(log, ThreadStart::Fork { of: child, at: Seq(at) });
+        let prefix: Vec<LoggedEvent> =
             all(log, child).into_iter().take_while(|event| event.id.seq <= Seq(at)).collect();
         assert_eq!(all(log, copy), prefix);
-        let link = prefix.last().map_or(Link::ROOT, |event| event.link);
-        assert_eq!(log.head(copy).expect("exists"), Head { seq: Seq(at), link });
+        let link = prefix.last().map_or(ChainLink::ROOT, |event| event.link);
+        assert_eq!(log.head(copy).expect("exists"), ThreadHead { seq: Seq(at), link });
         let before = all(log, child);
         let head = append(log, copy, &["own"]);
         assert_eq!(head.seq, Seq(at + 1));
@@ -198,14 +201,14 @@ fn a_fork_reads_as_a_copy_of_the_prefix(log: &dyn EventLog) {
         assert_eq!(all(log, child), before);
         assert_eq!(all(log, copy)[..prefix.len()], prefix);
     }
-    let deep = (0..20).fold(child, |parent, _| open(log, Start::Fork { of: parent, at: Seq(5) }));
+    let deep = (0..20).fold(child, |parent, _| open(log, ThreadStart::Fork { of: parent, at: Seq(5) }));
     assert_eq!(all(log, deep), all(log, child));
 }
 
 fn a_fork_beyond_the_end_is_refused(log: &dyn EventLog) {
-    let root = open(log, Start::Root);
+    let root = open(log, ThreadStart::Root);
     append(log, root, &["1"]);
-    let beyond = new_thread(Start::Fork { of: root, at: Seq(2) });
+    let beyond = new_thread(ThreadStart::Fork { of: root, at: Seq(2) });
     match log.open(&beyond) {
         Err(StoreError::ForkBeyondHead { of, at, head }) => {
             assert_eq!((of, at, head), (root, Seq(2), Seq(1)));
@@ -216,21 +219,21 @@ fn a_fork_beyond_the_end_is_refused(log: &dyn EventLog) {
 }
 
 fn an_unknown_thread_is_an_error(log: &dyn EventLog) {
-    let nobody = new_thread(Start::Root).id;
+    let nobody = new_thread(ThreadStart::Root).id;
     let unknown = |error: Option<StoreError>| {
         assert!(matches!(error, Some(StoreError::UnknownThread(id)) if id == nobody));
     };
     unknown(log.head(nobody).err());
     unknown(log.read(nobody, Seq(1), 1).err());
     unknown(log.append(nobody, Seq(0), vec![said("a")]).err());
-    unknown(log.open(&new_thread(Start::Fork { of: nobody, at: Seq(0) })).err());
+    unknown(log.open(&new_thread(ThreadStart::Fork { of: nobody, at: Seq(0) })).err());
 }
 
 fn a_spawned_thread_starts_with_nothing(log: &dyn EventLog) {
-    let root = open(log, Start::Root);
+    let root = open(log, ThreadStart::Root);
     append(log, root, &["1"]);
     let by = all(log, root).first().map(|event| event.id);
-    let spawned = new_thread(Start::Spawned { by, call: Some("call_1".into()) });
+    let spawned = new_thread(ThreadStart::Spawned { by, call: Some("call_1".into()) });
     log.open(&spawned).expect("new");
     log.open(&spawned).expect("the same again");
     assert_eq!(all(log, spawned.id), []);
@@ -240,7 +243,7 @@ fn a_spawned_thread_starts_with_nothing(log: &dyn EventLog) {
 fn of_many_writers_each_append_happens_once(log: &dyn EventLog) {
     const WRITERS: usize = 4;
     const EACH: usize = 12;
-    let thread = open(log, Start::Root);
+    let thread = open(log, ThreadStart::Root);
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             scope.spawn(move || {

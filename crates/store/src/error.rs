@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::JobId};
 
-use crate::log::Head;
+use crate::log::ThreadHead;
 
 /// Error of a store.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum StoreError {
         /// Head that the caller expected.
         after: Seq,
         /// Present head.
-        head: Head,
+        head: ThreadHead,
     },
     /// Someone made a call first.
     #[error(
@@ -60,7 +60,7 @@ pub enum StoreError {
         /// Name that was asked for.
         asked: String,
         /// The sessions with the nearest names.
-        nearest: Vec<Candidate>,
+        nearest: Vec<SessionCandidate>,
     },
     /// Several by that name.
     #[error("`{asked}` could mean {} sessions: {}; give more of the id", candidates.len(), listed(candidates))]
@@ -68,7 +68,7 @@ pub enum StoreError {
         /// Name that was asked for.
         asked: String,
         /// Sessions that it could mean.
-        candidates: Vec<Candidate>,
+        candidates: Vec<SessionCandidate>,
     },
     /// A head must be one of the session's own threads.
     #[error("the thread {thread} is not one of the session {session}, so it cannot be its head")]
@@ -270,14 +270,14 @@ impl StoreError {
 
 /// A session that may be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct SessionCandidate {
     /// Its id.
     pub id: SessionId,
     /// Its title.
     pub title: String,
 }
 
-impl fmt::Display for Candidate {
+impl fmt::Display for SessionCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.title.as_str() {
             "" => write!(f, "{}", self.id),
@@ -286,7 +286,7 @@ impl fmt::Display for Candidate {
     }
 }
 
-fn suggestions(nearest: &[Candidate]) -> String {
+fn suggestions(nearest: &[SessionCandidate]) -> String {
     if nearest.is_empty() {
         "; `epitome sessions` lists them".to_owned()
     } else {
@@ -295,24 +295,25 @@ fn suggestions(nearest: &[Candidate]) -> String {
 }
 
 /// Name of the action while a store is opened.
-pub(crate) const OPENING: &str = "opening the store";
+pub(crate) const OPENING_ACTION: &str = "opening the store";
 
 /// Name of the action while a store is examined.
-pub(crate) const CHECKING: &str = "checking";
+pub(crate) const CHECKING_ACTION: &str = "checking";
 
 /// Advice about damage. The doctor is of no use if it is the action itself, or if the file cannot be opened.
 fn remedy(doing: &str) -> &'static str {
     match doing {
-        OPENING | CHECKING => "restore a backup",
+        OPENING_ACTION | CHECKING_ACTION => "restore a backup",
         _ => "run `epitome doctor` to see where, restore a backup if the log is affected",
     }
 }
 
-fn listed(candidates: &[Candidate]) -> String {
-    const SHOWN: usize = 8;
-    let mut names: Vec<String> = candidates.iter().take(SHOWN).map(ToString::to_string).collect();
-    if candidates.len() > SHOWN {
-        names.push(format!("and {} more", candidates.len() - SHOWN));
+fn listed(candidates: &[SessionCandidate]) -> String {
+    const MAX_SHOWN_CANDIDATES: usize = 8;
+    let mut names: Vec<String> =
+        candidates.iter().take(MAX_SHOWN_CANDIDATES).map(ToString::to_string).collect();
+    if candidates.len() > MAX_SHOWN_CANDIDATES {
+        names.push(format!("and {} more", candidates.len() - MAX_SHOWN_CANDIDATES));
     }
     names.join(", ")
 }

@@ -1,7 +1,7 @@
 //! The log as its users see it: threads are opened, appended to and read. There is no other verb, so that no
 //! implementation has to refuse one.
 
-use epitome_core::{Event, EventId, Link, Logged, Seq, SessionId, ThreadId, id::CallId};
+use epitome_core::{ChainLink, Event, EventId, LoggedEvent, Seq, SessionId, ThreadId, id::CallId};
 
 use crate::error::StoreError;
 
@@ -17,17 +17,17 @@ use crate::error::StoreError;
 /// The suite in `conformance` tries all of it.
 ///
 /// ```
-/// use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId};
-/// use epitome_store::{EventLog, Memory, NewThread, Start};
+/// use epitome_core::{Event, Fact, ContentPart, Seq, SessionId, ThreadId};
+/// use epitome_store::{EventLog, MemoryLog, NewThread, ThreadStart};
 ///
-/// let log = Memory::new();
+/// let log = MemoryLog::new();
 /// let (session, thread) = (SessionId::derived(&["demo"]), ThreadId::derived(&["demo"]));
-/// log.open(&NewThread { id: thread, session, name: "main".into(), key: None, start: Start::Root })?;
-/// let said = Event::own(Fact::UserSaid { parts: vec![Part::text("hello")] }, None);
+/// log.open(&NewThread { id: thread, session, name: "main".into(), key: None, start: ThreadStart::Root })?;
+/// let said = Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("hello")] }, None);
 /// let head = log.append(thread, Seq::START, vec![said])?;
 ///
 /// let fork = ThreadId::derived(&["fork"]);
-/// let start = Start::Fork { of: thread, at: head.seq };
+/// let start = ThreadStart::Fork { of: thread, at: head.seq };
 /// log.open(&NewThread { id: fork, session, name: "fork".into(), key: None, start })?;
 /// assert_eq!(log.read(fork, Seq(1), 10)?, log.read(thread, Seq(1), 10)?);
 /// # Ok::<(), epitome_store::StoreError>(())
@@ -37,28 +37,28 @@ pub trait EventLog: Send + Sync {
     fn open(&self, thread: &NewThread) -> Result<(), StoreError>;
 
     /// Appends `events` if the thread's head is `after`, all or none. An empty list only checks the head.
-    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError>;
+    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<ThreadHead, StoreError>;
 
     /// The events of the thread's view, its parents' shared part included, from `from` on, oldest first, at most
     /// `limit`.
-    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<Logged>, StoreError>;
+    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<LoggedEvent>, StoreError>;
 
     /// End of the thread.
-    fn head(&self, thread: ThreadId) -> Result<Head, StoreError>;
+    fn head(&self, thread: ThreadId) -> Result<ThreadHead, StoreError>;
 }
 
 /// The end of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ThreadHead {
     /// The place of the last event; [`Seq::START`] if there is none.
     pub seq: Seq,
     /// Both hash chains there.
-    pub link: Link,
+    pub link: ChainLink,
 }
 
-impl Head {
+impl ThreadHead {
     /// The head of a thread without events.
-    pub const START: Self = Self { seq: Seq::START, link: Link::ROOT };
+    pub const START: Self = Self { seq: Seq::START, link: ChainLink::ROOT };
 }
 
 /// A thread to be made.
@@ -73,12 +73,12 @@ pub struct NewThread {
     /// The id the client itself gives it, where it does.
     pub key: Option<String>,
     /// Beginning of the thread.
-    pub start: Start,
+    pub start: ThreadStart,
 }
 
 /// Beginning of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ThreadStart {
     /// Empty.
     Root,
     /// As a copy of another thread up to an event, in one row.

@@ -5,35 +5,35 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use epitome_core::{Event, EventId, Logged, Seq, ThreadId};
+use epitome_core::{Event, EventId, LoggedEvent, Seq, ThreadId};
 
 use crate::{
     error::StoreError,
-    log::{EventLog, Head, NewThread, Start},
+    log::{EventLog, NewThread, ThreadHead, ThreadStart},
 };
 
 /// A log that lives as long as its process.
 #[derive(Debug, Default)]
-pub struct Memory {
-    threads: RwLock<HashMap<ThreadId, Thread>>,
+pub struct MemoryLog {
+    threads: RwLock<HashMap<ThreadId, MemoryThread>>,
 }
 
 #[derive(Debug)]
-struct Thread {
+struct MemoryThread {
     made: NewThread,
     /// The head at the fork point; the thread's own events come after it.
-    base: Head,
-    own: Vec<Logged>,
+    base: ThreadHead,
+    own: Vec<LoggedEvent>,
 }
 
-impl Memory {
+impl MemoryLog {
     /// An empty log.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-impl EventLog for Memory {
+impl EventLog for MemoryLog {
     fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
         let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = threads.get(&thread.id) {
@@ -41,14 +41,14 @@ impl EventLog for Memory {
             return if same { Ok(()) } else { Err(StoreError::ThreadDiffers(thread.id)) };
         }
         let base = match &thread.start {
-            Start::Root | Start::Spawned { .. } => Head::START,
-            Start::Fork { of, at } => fork_point(&threads, *of, *at)?,
+            ThreadStart::Root | ThreadStart::Spawned { .. } => ThreadHead::START,
+            ThreadStart::Fork { of, at } => fork_point(&threads, *of, *at)?,
         };
-        threads.insert(thread.id, Thread { made: thread.clone(), base, own: Vec::new() });
+        threads.insert(thread.id, MemoryThread { made: thread.clone(), base, own: Vec::new() });
         Ok(())
     }
 
-    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError> {
+    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<ThreadHead, StoreError> {
         let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
         let known = threads.get_mut(&thread).ok_or(StoreError::UnknownThread(thread))?;
         let mut head = known.head();
@@ -57,13 +57,13 @@ impl EventLog for Memory {
         }
         for event in events {
             let link = head.link.next(&event, &event.fact_json());
-            head = Head { seq: head.seq.next(), link };
-            known.own.push(Logged { id: EventId { thread, seq: head.seq }, event, link });
+            head = ThreadHead { seq: head.seq.next(), link };
+            known.own.push(LoggedEvent { id: EventId { thread, seq: head.seq }, event, link });
         }
         Ok(head)
     }
 
-    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<Logged>, StoreError> {
+    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<LoggedEvent>, StoreError> {
         let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
         let mut line = threads.get(&thread).ok_or(StoreError::UnknownThread(thread))?;
         let mut until = line.head().seq;
@@ -72,7 +72,7 @@ impl EventLog for Memory {
             slices.push(line.between(from, until));
             until = until.min(line.base.seq);
             match line.made.start {
-                Start::Fork { of, .. } if from <= until && until > Seq::START => {
+                ThreadStart::Fork { of, .. } if from <= until && until > Seq::START => {
                     line = threads.get(&of).ok_or(StoreError::UnknownThread(of))?;
                 }
                 _ => break,
@@ -81,19 +81,19 @@ impl EventLog for Memory {
         Ok(slices.into_iter().rev().flatten().take(limit).cloned().collect())
     }
 
-    fn head(&self, thread: ThreadId) -> Result<Head, StoreError> {
+    fn head(&self, thread: ThreadId) -> Result<ThreadHead, StoreError> {
         let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
-        threads.get(&thread).map(Thread::head).ok_or(StoreError::UnknownThread(thread))
+        threads.get(&thread).map(MemoryThread::head).ok_or(StoreError::UnknownThread(thread))
     }
 }
 
-impl Thread {
-    fn head(&self) -> Head {
-        self.own.last().map_or(self.base, |last| Head { seq: last.id.seq, link: last.link })
+impl MemoryThread {
+    fn head(&self) -> ThreadHead {
+        self.own.last().map_or(self.base, |last| ThreadHead { seq: last.id.seq, link: last.link })
     }
 
     /// Its own events at `from..=until`.
-    fn between(&self, from: Seq, until: Seq) -> &[Logged] {
+    fn between(&self, from: Seq, until: Seq) -> &[LoggedEvent] {
         let start = self.own.partition_point(|event| event.id.seq < from);
         let end = self.own.partition_point(|event| event.id.seq <= until);
         self.own.get(start..end).unwrap_or_default()
@@ -101,7 +101,11 @@ impl Thread {
 }
 
 /// The head of `of` as it was at `at`, wherever in its ancestry that event is.
-fn fork_point(threads: &HashMap<ThreadId, Thread>, of: ThreadId, at: Seq) -> Result<Head, StoreError> {
+fn fork_point(
+    threads: &HashMap<ThreadId, MemoryThread>,
+    of: ThreadId,
+    at: Seq,
+) -> Result<ThreadHead, StoreError> {
     let mut line = threads.get(&of).ok_or(StoreError::UnknownThread(of))?;
     let head = line.head().seq;
     if at > head {
@@ -109,14 +113,14 @@ fn fork_point(threads: &HashMap<ThreadId, Thread>, of: ThreadId, at: Seq) -> Res
     }
     loop {
         if let [event] = line.between(at, at) {
-            return Ok(Head { seq: at, link: event.link });
+            return Ok(ThreadHead { seq: at, link: event.link });
         }
         if at == line.base.seq {
             return Ok(line.base);
         }
         match line.made.start {
-            Start::Fork { of, .. } => line = threads.get(&of).ok_or(StoreError::UnknownThread(of))?,
-            Start::Root | Start::Spawned { .. } => return Ok(Head::START),
+            ThreadStart::Fork { of, .. } => line = threads.get(&of).ok_or(StoreError::UnknownThread(of))?,
+            ThreadStart::Root | ThreadStart::Spawned { .. } => return Ok(ThreadHead::START),
         }
     }
 }

@@ -20,7 +20,7 @@ pub fn is_opencode(path: &Path) -> bool {
     let has = |table: &str, needed: &[&str]| {
         columns(&connection, table).is_ok_and(|known| needed.iter().all(|column| known.contains(*column)))
     };
-    has("session", &["id"]) && has("message", MESSAGE) && has("part", PART)
+    has("session", &["id"]) && has("message", MESSAGE_COLUMNS) && has("part", PART_COLUMNS)
 }
 
 /// Every session in the database as an export, oldest first. The database is only read.
@@ -42,11 +42,11 @@ pub fn opencode_exports(path: &Path) -> Result<Vec<String>, StoreError> {
     exports.map_err(|source| failed(path, source))
 }
 
-const MESSAGE: &[&str] = &["id", "session_id", "data"];
-const PART: &[&str] = &["id", "message_id", "data"];
+const MESSAGE_COLUMNS: &[&str] = &["id", "session_id", "data"];
+const PART_COLUMNS: &[&str] = &["id", "message_id", "data"];
 
 /// A session's columns, and where they are in an export.
-const INFO: &[(&str, &[&str])] = &[
+const SESSION_COLUMNS: &[(&str, &[&str])] = &[
     ("id", &["id"]),
     ("slug", &["slug"]),
     ("project_id", &["projectID"]),
@@ -103,7 +103,7 @@ fn columns(connection: &Connection, table: &str) -> rusqlite::Result<BTreeSet<St
 /// Information of an export about each session, oldest first.
 fn sessions(connection: &Connection) -> rusqlite::Result<Vec<Map<String, Value>>> {
     let known = columns(connection, "session")?;
-    let present: Vec<_> = INFO.iter().filter(|(column, _)| known.contains(*column)).collect();
+    let present: Vec<_> = SESSION_COLUMNS.iter().filter(|(column, _)| known.contains(*column)).collect();
     let names: Vec<&str> = present.iter().map(|(column, _)| *column).collect();
     let sql = format!("SELECT {} FROM session ORDER BY {}", names.join(", "), order(&known));
     let mut statement = connection.prepare(&sql)?;
@@ -126,7 +126,7 @@ fn sessions(connection: &Connection) -> rusqlite::Result<Vec<Map<String, Value>>
     statement.query_map([], info)?.collect()
 }
 
-fn export(info: &Map<String, Value>, messages: &mut Owned, parts: &mut Owned) -> Value {
+fn export(info: &Map<String, Value>, messages: &mut ObjectsByOwner, parts: &mut ObjectsByOwner) -> Value {
     let session = info.get("id").and_then(Value::as_str).unwrap_or_default();
     let messages = messages.remove(session).unwrap_or_default().into_iter().map(|(id, mut message)| {
         let parts = parts.remove(&id).unwrap_or_default().into_iter().map(|(part_id, mut part)| {
@@ -145,16 +145,16 @@ fn export(info: &Map<String, Value>, messages: &mut Owned, parts: &mut Owned) ->
 }
 
 /// Objects with their ids, by owner.
-type Owned = HashMap<String, Vec<(String, Map<String, Value>)>>;
+type ObjectsByOwner = HashMap<String, Vec<(String, Map<String, Value>)>>;
 
 /// The JSON objects of a table, in the order they were made. One pass over the table: whether it has an index is
 /// not known.
-fn objects(connection: &Connection, table: &str, key: &str) -> rusqlite::Result<Owned> {
+fn objects(connection: &Connection, table: &str, key: &str) -> rusqlite::Result<ObjectsByOwner> {
     let order = order(&columns(connection, table)?);
     let mut statement =
         connection.prepare(&format!("SELECT {key}, id, data FROM {table} ORDER BY {order}"))?;
     let mut rows = statement.query([])?;
-    let mut owned = Owned::new();
+    let mut owned = ObjectsByOwner::new();
     while let Some(row) = rows.next()? {
         let object = object(&value(row.get_ref(2)?));
         owned.entry(row.get(0)?).or_default().push((row.get(1)?, object));

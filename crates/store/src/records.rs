@@ -5,20 +5,23 @@ mod commit;
 mod exchanges;
 mod jobs;
 
-use epitome_core::{EventId, Seq, SessionId, ThreadId, Tokens, event::Time, id::ModelName, turn::Turn};
+use epitome_core::{EventId, Seq, SessionId, ThreadId, Tokens, event::Timestamp, id::ModelName, turn::Turn};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    calls::{CallRow, Content, NewCall, NewOutcome, Outcome},
-    commit::{BecomesHead, Commit, Committed, Opens, Record},
+    calls::{CallRow, HashedText, NewCall, NewCallOutcome, OutcomeRow},
+    commit::{CommitReceipt, CommitRecord, HeadPromotion, ThreadCommit, ThreadOpening},
     exchanges::{ExchangeRow, NewExchange},
-    jobs::{Attempt, AttemptRow, AttemptsOf, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow},
+    jobs::{
+        AttemptFilter, AttemptRow, JobAttempt, JobId, JobRow, JobState, NewJob, NewSummary, RetryDecision,
+        SummaryRow,
+    },
 };
-use crate::log::{Head, Start};
+use crate::log::{ThreadHead, ThreadStart};
 
 /// Outcome of making something that may be there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum CreateOutcome {
     /// It is new.
     New,
     /// It was there, and is unchanged.
@@ -37,14 +40,14 @@ pub struct NewSession {
     /// Source of the session: an agent's name, "gateway", a file.
     pub source: String,
     /// Time of its creation.
-    pub created: Option<Time>,
+    pub created: Option<Timestamp>,
     /// Principal that owns it, for ever; empty for the one that all requests without tokens share.
     pub principal: String,
 }
 
 impl NewSession {
     /// A session with a title and no other data.
-    pub fn titled(id: SessionId, title: impl Into<String>) -> Self {
+    pub fn with_title(id: SessionId, title: impl Into<String>) -> Self {
         Self {
             id,
             key: None,
@@ -87,7 +90,7 @@ pub struct SessionRow {
     /// Principal that owns it.
     pub principal: String,
     /// Time of its creation.
-    pub created: Option<Time>,
+    pub created: Option<Timestamp>,
     /// The thread it goes on with.
     pub head: Option<ThreadId>,
     /// Its labels, sorted.
@@ -109,9 +112,9 @@ pub struct SessionRow {
     /// Tokens of all events by the store's tokenizer, if it has one.
     pub tokens: Option<Tokens>,
     /// The earliest time of an event.
-    pub first: Option<Time>,
+    pub first: Option<Timestamp>,
     /// The latest time of an event.
-    pub last: Option<Time>,
+    pub last: Option<Timestamp>,
 }
 
 /// Names of a session, and the thread it goes on with.
@@ -137,9 +140,9 @@ pub struct ThreadRow {
     /// The id the client itself gives it.
     pub key: Option<String>,
     /// Beginning of the thread.
-    pub start: Start,
+    pub start: ThreadStart,
     /// End of the thread.
-    pub head: Head,
+    pub head: ThreadHead,
 }
 
 /// A turn as a thread sees it.
@@ -174,7 +177,7 @@ pub struct LedgerEntry {
     /// Channel of the event.
     pub channel: String,
     /// Time of the event.
-    pub time: Time,
+    pub time: Timestamp,
     /// Author of the event.
     pub author: String,
     /// Text of the entry.
@@ -189,9 +192,9 @@ pub struct LedgerFilter {
     /// Only of this channel.
     pub channel: Option<String>,
     /// Only at or after this time.
-    pub since: Option<Time>,
+    pub since: Option<Timestamp>,
     /// Only before this time.
-    pub before: Option<Time>,
+    pub before: Option<Timestamp>,
     /// Only those linked to this turn.
     pub linked: Option<EventId>,
     /// At most so many, the newest.
@@ -200,25 +203,25 @@ pub struct LedgerFilter {
 
 /// Words to search for, and the scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Search {
+pub struct SearchQuery {
     /// Words, `"phrases in quotes"` and `prefix*`; all must occur. Anything else is only separation.
     pub words: String,
     /// Scope of the search.
-    pub scope: Scope,
+    pub scope: SearchScope,
     /// At most so many hits.
     pub limit: usize,
 }
 
-impl Search {
+impl SearchQuery {
     /// Searches everything, for twenty hits.
-    pub fn everywhere(words: impl Into<String>) -> Self {
-        Self { words: words.into(), scope: Scope::Everything, limit: 20 }
+    pub fn everything(words: impl Into<String>) -> Self {
+        Self { words: words.into(), scope: SearchScope::Everything, limit: 20 }
     }
 }
 
 /// Scope of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum SearchScope {
     /// In all sessions and in the ledger.
     Everything,
     /// In all sessions.
@@ -233,20 +236,20 @@ pub enum Scope {
 
 /// A place where the words were found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
+pub struct SearchHit {
     /// Place of the hit.
-    pub found: Found,
+    pub found: HitLocation,
     /// Time of the event.
-    pub time: Option<Time>,
+    pub time: Option<Timestamp>,
     /// Relevance: higher is better.
     pub score: f64,
     /// The text around the words.
-    pub snippet: Vec<Excerpt>,
+    pub snippet: Vec<SnippetPart>,
 }
 
 /// Place of a search hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum HitLocation {
     /// An event.
     Event {
         /// Its id.
@@ -267,18 +270,18 @@ pub enum Found {
 
 /// A piece of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Excerpt {
+pub enum SnippetPart {
     /// Text around a match; `…` where it was cut.
     Plain(String),
     /// A match.
     Match(String),
 }
 
-/// Findings of [`doctor`](crate::Sqlite::doctor).
+/// Findings of [`doctor`](crate::SqliteStore::doctor).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorReport {
     /// Every check, in order.
-    pub checks: Vec<Check>,
+    pub checks: Vec<DoctorCheck>,
 }
 
 impl DoctorReport {
@@ -295,7 +298,7 @@ impl DoctorReport {
 
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub struct DoctorCheck {
     /// Name of the check.
     pub name: String,
     /// Coverage of the check: "12 events in 3 threads".
@@ -306,7 +309,7 @@ pub struct Check {
 
 /// Data that an erasure removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Erased {
+pub struct ErasureReport {
     /// Threads removed.
     pub threads: u64,
     /// Events removed of which no copy is left.
@@ -316,17 +319,17 @@ pub struct Erased {
     /// Events that live on as copies, because forks in other sessions share them.
     pub shared: u64,
     /// Progress of removing the bytes from the files too.
-    pub scrubbed: Scrubbed,
+    pub scrubbed: ScrubState,
 }
 
 /// Progress of removing erased bytes from the files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scrubbed {
+pub enum ScrubState {
     /// They are.
     Gone,
     /// The rows are gone, but their bytes may still be in the files: another process reads old pages, or the disk
-    /// has no room to rewrite them. Run [`scrub`](crate::Sqlite::scrub) or [`rebuild`](crate::Sqlite::rebuild) later.
+    /// has no room to rewrite them. Run [`scrub`](crate::SqliteStore::scrub) or [`rebuild`](crate::SqliteStore::rebuild) later.
     Waiting,
 }
 
@@ -343,7 +346,7 @@ pub struct BackupProgress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditLine {
     /// Time of the action.
-    pub time: Time,
+    pub time: Timestamp,
     /// The action.
     pub what: String,
 }

@@ -5,18 +5,18 @@
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use epitome_core::{
-    Link, Logged,
-    context::{Context, Names},
+    ChainLink, LoggedEvent,
+    context::{Context, EventNaming},
     id::{EventId, Seq, ThreadId},
-    meter::{Meter, Overhead},
-    project::{Line, project},
-    tokens::Estimate,
+    meter::{Meter, TokenOverhead},
+    projection::{EventLine, project},
+    tokens::EstimateCounter,
 };
 use epitome_wire::{
     Format, PromptMemo, WireError,
-    legality::{Rules, check},
-    render::{Breakpoints, RenderOptions, recount},
-    seen::{Memo, Seen},
+    incoming::{IncomingRequest, MessageMemo},
+    legality::{ProviderRules, check},
+    render::{CacheBreakpoints, RenderOptions, recount},
 };
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn measure(format: Format) -> Result<(), Box<dyn std::error::Error>> {
     let context = context(format)?;
     let plain = RenderOptions::of(format);
     let placed =
-        RenderOptions { breakpoints: Breakpoints::Placed { most: 4, lifetime: 300 }, ..plain.clone() };
+        RenderOptions { breakpoints: CacheBreakpoints::Placed { most: 4, lifetime: 300 }, ..plain.clone() };
     let body = format.render(&context, &placed)?.body;
     println!("{format}: {} KB", body.len() / 1_000);
     timed("render", || format.render(&context, &plain).map(|rendered| rendered.body.len()).ok());
@@ -51,11 +51,13 @@ fn measure(format: Format) -> Result<(), Box<dyn std::error::Error>> {
     let mut memo = PromptMemo::new(Arc::clone(context.meter()));
     timed("prompt, all known", || format.prompt(&body, &mut memo).map(|prompt| prompt.blocks.len()).ok());
     timed("seen, nothing known", || {
-        Seen::read(format, &body, &Memo::default()).map(|seen| seen.units().len()).ok()
+        IncomingRequest::read(format, &body, &MessageMemo::default()).map(|seen| seen.units().len()).ok()
     });
-    let memo = Memo::default();
-    timed("seen, all known", || Seen::read(format, &body, &memo).map(|seen| seen.units().len()).ok());
-    timed("legality", || check(format, &body, &Rules::of(format)).len());
+    let memo = MessageMemo::default();
+    timed("seen, all known", || {
+        IncomingRequest::read(format, &body, &memo).map(|seen| seen.units().len()).ok()
+    });
+    timed("legality", || check(format, &body, &ProviderRules::of(format)).len());
     timed("recount", || recount(format, &body, context.meter()).ok());
     Ok(())
 }
@@ -74,10 +76,10 @@ fn context(format: Format) -> Result<Context, WireError> {
     let events = format.decode_request(&request(format).to_string())?;
     let thread = ThreadId::derived(&["measured"]);
     let logged = events.into_iter().zip(1..).map(|(event, seq)| {
-        Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link: Link::ROOT })
+        Arc::new(LoggedEvent { id: EventId { thread, seq: Seq(seq) }, event, link: ChainLink::ROOT })
     });
-    let meter = Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()));
-    Ok(project(&Line::new(logged), meter, Names::Messages))
+    let meter = Arc::new(Meter::new(Arc::new(EstimateCounter), TokenOverhead::default()));
+    Ok(project(&EventLine::new(logged), meter, EventNaming::Messages))
 }
 
 /// What an agent sends in the middle of its work.

@@ -5,28 +5,28 @@
 //! unique, a subagent may share its parent's, and a title may be requested under the session's own id. Code that
 //! assigns a request to a session therefore reads the history too.
 
-use crate::{json::Json, seen::Seen};
+use crate::{incoming::IncomingRequest, json::Json};
 
 /// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The program.
-    pub client: Client,
+    pub client: ClientProgram,
     /// The client's id for the session, which its subagents share in some clients.
     pub session: Option<String>,
     /// Source of that id.
-    pub naming: Naming,
+    pub naming: SessionIdSource,
     /// The client's id for the thread within the session, if it has one: a subagent's, or an agent's own thread.
     pub thread: Option<String>,
     /// Id of the thread or session that started this one.
     pub parent: Option<String>,
     /// Purpose of the request.
-    pub purpose: Purpose,
+    pub purpose: RequestPurpose,
 }
 
 /// Source of a session's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Naming {
+pub enum SessionIdSource {
     /// The client, in its own way: a hint, since some clients use an id twice.
     Client,
     /// The person who set the client up, in the header [`SESSION_HEADER`]: everything under that id is one session.
@@ -38,7 +38,7 @@ pub const SESSION_HEADER: &str = "x-epitome-session";
 
 /// A program that sends requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Client {
+pub enum ClientProgram {
     /// Claude Code.
     ClaudeCode,
     /// Codex.
@@ -53,7 +53,7 @@ pub enum Client {
     Other,
 }
 
-impl Client {
+impl ClientProgram {
     /// Name of the client, used to label its sessions.
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Client {
 
 /// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Purpose {
+pub enum RequestPurpose {
     /// The next turn of a conversation.
     Turn,
     /// A name for the session.
@@ -78,7 +78,7 @@ pub enum Purpose {
     Compaction,
 }
 
-impl Purpose {
+impl RequestPurpose {
     /// Name of the purpose.
     pub fn name(self) -> &'static str {
         match self {
@@ -93,46 +93,47 @@ impl Caller {
     /// Reads the sender of `request` from its headers (`header` looks one up by its lower-case name) and its body.
     ///
     /// ```
-    /// use epitome_wire::{Format, caller::{Caller, Client}, seen::{Memo, Seen}};
+    /// use epitome_wire::{Format, caller::{Caller, ClientProgram}, incoming::{MessageMemo, IncomingRequest}};
     ///
-    /// let request = Seen::read(Format::OpenaiChat, r#"{"messages":[]}"#, &Memo::default())?;
+    /// let request = IncomingRequest::read(Format::OpenaiChat, r#"{"messages":[]}"#, &MessageMemo::default())?;
     /// let header = |name: &str| (name == "agent-session-id").then_some("20261115_1");
     /// let caller = Caller::of(header, &request);
-    /// assert_eq!((caller.client, caller.session.as_deref()), (Client::Goose, Some("20261115_1")));
+    /// assert_eq!((caller.client, caller.session.as_deref()), (ClientProgram::Goose, Some("20261115_1")));
     /// # Ok::<(), epitome_wire::WireError>(())
     /// ```
-    pub fn of<'h>(header: impl Fn(&str) -> Option<&'h str>, request: &Seen<'_>) -> Self {
-        let said = Said { header: &header, request };
+    pub fn of<'h>(header: impl Fn(&str) -> Option<&'h str>, request: &IncomingRequest<'_>) -> Self {
+        let said = CallerEvidence { header: &header, request };
         let (client, turn) = (said.client(), said.turn());
         let purpose = said.purpose(client, &turn);
-        let Ids { session, thread, parent } = match client {
-            Client::ClaudeCode => said.claude_code(),
-            Client::Codex => said.codex(turn),
-            Client::OpenCode => said.opencode(),
-            Client::Goose => {
-                Ids { session: said.named().or_else(|| said.id("agent-session-id")), ..Ids::default() }
-            }
-            Client::Pi => {
+        let ClientIds { session, thread, parent } = match client {
+            ClientProgram::ClaudeCode => said.claude_code(),
+            ClientProgram::Codex => said.codex(turn),
+            ClientProgram::OpenCode => said.opencode(),
+            ClientProgram::Goose => ClientIds {
+                session: said.named().or_else(|| said.id("agent-session-id")),
+                ..ClientIds::default()
+            },
+            ClientProgram::Pi => {
                 let own = || said.id("session_id").or_else(|| said.cache_key());
-                Ids { session: said.named().or_else(own), ..Ids::default() }
+                ClientIds { session: said.named().or_else(own), ..ClientIds::default() }
             }
-            Client::Other => said.other(),
+            ClientProgram::Other => said.other(),
         };
-        let naming = if said.named().is_some() { Naming::User } else { Naming::Client };
+        let naming = if said.named().is_some() { SessionIdSource::User } else { SessionIdSource::Client };
         Self { client, session, naming, thread, parent, purpose }
     }
 }
 
 /// Ids by which a client names the session and thread of a request.
 #[derive(Default)]
-struct Ids {
+struct ClientIds {
     session: Option<String>,
     thread: Option<String>,
     parent: Option<String>,
 }
 
 /// Longest id kept; a longer one is cut. No known client's id is longer.
-const LONGEST_ID: usize = 200;
+const MAX_ID_BYTES: usize = 200;
 
 /// Cleans an id for storage: characters that could not stand in a line of text are removed.
 fn id(text: &str) -> Option<String> {
@@ -140,24 +141,24 @@ fn id(text: &str) -> Option<String> {
     if text.is_empty() || text.chars().any(char::is_control) {
         return None;
     }
-    Some(text.get(..text.floor_char_boundary(LONGEST_ID)).unwrap_or(text).to_owned())
+    Some(text.get(..text.floor_char_boundary(MAX_ID_BYTES)).unwrap_or(text).to_owned())
 }
 
 /// Headers and body of a request, from which its sender is read.
-struct Said<'s, 'h> {
+struct CallerEvidence<'s, 'h> {
     header: &'s dyn Fn(&str) -> Option<&'h str>,
-    request: &'s Seen<'s>,
+    request: &'s IncomingRequest<'s>,
 }
 
 /// Codex's description of the turn that a request belongs to.
 #[derive(Default)]
-struct Turn {
+struct CodexTurnMetadata {
     session: Option<String>,
     thread: Option<String>,
     compacts: bool,
 }
 
-impl Said<'_, '_> {
+impl CallerEvidence<'_, '_> {
     /// Reads a header that holds an id.
     fn id(&self, name: &str) -> Option<String> {
         (self.header)(name).and_then(id)
@@ -172,48 +173,48 @@ impl Said<'_, '_> {
         self.id(SESSION_HEADER)
     }
 
-    fn client(&self) -> Client {
+    fn client(&self) -> ClientProgram {
         let has = |name: &str| (self.header)(name).is_some();
         let named = |name: &str| (self.header)(name).unwrap_or_default().to_lowercase();
         let agent = named("user-agent");
         let is_opencode = |name: &str| (self.header)(name).is_some_and(|id| id.starts_with("ses_"));
         if has("x-claude-code-session-id") || agent.starts_with("claude-cli") || self.user_session().is_some()
         {
-            Client::ClaudeCode
+            ClientProgram::ClaudeCode
         } else if ["x-codex-turn-metadata", "x-codex-window-id"].into_iter().any(has)
             || (has("session-id") && has("thread-id"))
             || [&agent, &named("originator")].into_iter().any(|name| name.starts_with("codex"))
         {
-            Client::Codex
+            ClientProgram::Codex
         } else if agent.contains("opencode")
             || ["x-session-id", "x-session-affinity"].into_iter().any(is_opencode)
         {
-            Client::OpenCode
+            ClientProgram::OpenCode
         } else if has("agent-session-id") || agent.starts_with("goose") {
-            Client::Goose
+            ClientProgram::Goose
         } else if has("session_id") {
-            Client::Pi
+            ClientProgram::Pi
         } else {
-            Client::Other
+            ClientProgram::Other
         }
     }
 
     /// Reads Claude Code's ids. A subagent shares its session's id and has a second id of its own.
-    fn claude_code(&self) -> Ids {
+    fn claude_code(&self) -> ClientIds {
         let own = || self.id("x-claude-code-session-id").or_else(|| self.user_session());
         let session = self.named().or_else(own);
         let thread = self.id("x-claude-code-agent-id");
         let started = || self.id("x-claude-code-parent-agent-id").or_else(|| session.clone());
         let parent = thread.as_ref().and_then(|_| started());
-        Ids { session, thread, parent }
+        ClientIds { session, thread, parent }
     }
 
     /// Reads Codex's ids. A subagent shares its session's id and cache key; only its thread differs.
-    fn codex(&self, turn: Turn) -> Ids {
+    fn codex(&self, turn: CodexTurnMetadata) -> ClientIds {
         let own = || self.first_id(&["session-id", "session_id", "conversation_id"]);
         let session = self.named().or_else(own);
         let thread = self.id("thread-id").or(turn.thread).or_else(|| self.id("x-client-request-id"));
-        Ids {
+        ClientIds {
             session: session.or(turn.session).or_else(|| self.cache_key()),
             thread,
             parent: self.id("x-codex-parent-thread-id"),
@@ -221,18 +222,18 @@ impl Said<'_, '_> {
     }
 
     /// Reads OpenCode's ids. A subagent has a session of its own, which names its parent.
-    fn opencode(&self) -> Ids {
+    fn opencode(&self) -> ClientIds {
         let own = self.first_id(&["x-session-id", "x-session-affinity"]).or_else(|| self.cache_key());
         let parent = self.id("x-parent-session-id");
         let session = self.named().or_else(|| parent.clone()).or_else(|| own.clone());
-        Ids { session, thread: own, parent }
+        ClientIds { session, thread: own, parent }
     }
 
-    fn other(&self) -> Ids {
+    fn other(&self) -> ClientIds {
         let metadata = || self.request.setting("metadata")?.text_at("session_id").and_then(id);
         // A cache key is no id: scripts give the same one to every run of a prompt.
         let session = self.named().or_else(|| self.id("x-session-id")).or_else(metadata);
-        Ids { session, ..Ids::default() }
+        ClientIds { session, ..ClientIds::default() }
     }
 
     fn cache_key(&self) -> Option<String> {
@@ -251,33 +252,34 @@ impl Said<'_, '_> {
     }
 
     /// Reads Codex's description of the turn, from a header or from the body, which repeats it.
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> CodexTurnMetadata {
         const NAME: &str = "x-codex-turn-metadata";
         let metadata = self.request.setting("client_metadata");
         let said = (self.header)(NAME).or_else(|| metadata.as_ref()?.text_at(NAME));
         let Some(Ok(turn)) = said.map(|said| Json::parse(said, "a turn's metadata")) else {
-            return Turn::default();
+            return CodexTurnMetadata::default();
         };
         let text = |key: &str| turn.text_at(key).and_then(id);
         let compacts = turn.text_at("request_kind") == Some("compaction");
-        Turn { session: text("session_id"), thread: text("thread_id"), compacts }
+        CodexTurnMetadata { session: text("session_id"), thread: text("thread_id"), compacts }
     }
 
-    fn purpose(&self, client: Client, turn: &Turn) -> Purpose {
-        let (system, last) = (self.request.system_asks(), self.request.last_asks());
+    fn purpose(&self, client: ClientProgram, turn: &CodexTurnMetadata) -> RequestPurpose {
+        let (system, last) = (self.request.system_purpose(), self.request.last_purpose());
         let apart = !self.request.has_tools();
         let compacts = turn.compacts
             || (self.header)("x-openai-subagent") == Some("compact")
-            || last == Some(Purpose::Compaction)
-            || (apart && system == Some(Purpose::Compaction));
+            || last == Some(RequestPurpose::Compaction)
+            || (apart && system == Some(RequestPurpose::Compaction));
         // These clients are known to request titles, and the wording of their requests is known.
-        let has_titles = matches!(client, Client::ClaudeCode | Client::OpenCode | Client::Goose);
+        let has_titles =
+            matches!(client, ClientProgram::ClaudeCode | ClientProgram::OpenCode | ClientProgram::Goose);
         if compacts {
-            Purpose::Compaction
-        } else if has_titles && apart && [system, last].contains(&Some(Purpose::Title)) {
-            Purpose::Title
+            RequestPurpose::Compaction
+        } else if has_titles && apart && [system, last].contains(&Some(RequestPurpose::Title)) {
+            RequestPurpose::Title
         } else {
-            Purpose::Turn
+            RequestPurpose::Turn
         }
     }
 }

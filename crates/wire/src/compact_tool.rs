@@ -7,7 +7,7 @@ use epitome_core::event::ToolCall;
 
 use crate::{
     format::Format,
-    json::{Json, quoted},
+    json::{Json, quote},
 };
 
 /// Name of the tool.
@@ -32,8 +32,8 @@ impl Format {
     /// assert!(Format::OpenaiChat.say_tools(&tools).is_ok());
     /// ```
     pub fn compact_tool(self) -> String {
-        let (name, description) = (quoted(COMPACT_TOOL), quoted(DESCRIPTION));
-        let focus = format!(r#"{{"type":"string","description":{}}}"#, quoted(FOCUS));
+        let (name, description) = (quote(COMPACT_TOOL), quote(DESCRIPTION));
+        let focus = format!(r#"{{"type":"string","description":{}}}"#, quote(FOCUS));
         let schema = format!(
             r#"{{"type":"object","properties":{{"focus":{focus}}},"required":[],"additionalProperties":false}}"#
         );
@@ -75,7 +75,7 @@ mod tests {
             let own = format.compact_tool();
             let event = format.say_tools(&format!("[{own}]")).unwrap();
             assert!(matches!(&event.fact.parts()[0],
-                epitome_core::Part::Opaque { name, .. } if name == COMPACT_TOOL));
+                epitome_core::ContentPart::Opaque { name, .. } if name == COMPACT_TOOL));
             for other in Format::ALL {
                 let translated = tools::translated(&own, other);
                 assert_eq!(translated, [other.compact_tool().replace(r#","strict":false"#, "")]);

@@ -2,25 +2,25 @@
 
 use std::{fmt, str::FromStr};
 
-use epitome_core::{Event, context::Context, cost::Prompt, event::Dialect};
+use epitome_core::{Event, context::Context, cost::Prompt, event::RawDialect};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    encode::{self, Completion, EncodeError, Encoded},
+    encode::{self, EncodeError, EncodeMode, EncodedRequest},
     error::WireError,
-    prompt::{self, PromptMemo},
-    render::{self, RenderError, RenderOptions, Rendered},
+    prompt_blocks::{self, PromptMemo},
+    render::{self, RenderError, RenderOptions, RenderedRequest},
     request, response,
 };
 
 /// A provider's wire format.
 ///
 /// ```
-/// use epitome_wire::{Completion, Format};
+/// use epitome_wire::{EncodeMode, Format};
 ///
 /// let request = r#"{"model":"m", "messages":[{"role":"user", "content":"hi"}], "temperature":1.0}"#;
 /// let events = Format::OpenaiChat.decode_request(request)?;
-/// let encoded = Format::OpenaiChat.encode(&events, Completion::AsRecorded)?;
+/// let encoded = Format::OpenaiChat.encode(&events, EncodeMode::AsRecorded)?;
 /// assert_eq!(encoded.body, request);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -40,11 +40,11 @@ impl Format {
     pub const ALL: [Self; 3] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic];
 
     /// Dialect of the format's raw JSON.
-    pub fn dialect(self) -> Dialect {
+    pub fn dialect(self) -> RawDialect {
         match self {
-            Self::OpenaiChat => Dialect::OpenaiChat,
-            Self::OpenaiResponses => Dialect::OpenaiResponses,
-            Self::Anthropic => Dialect::Anthropic,
+            Self::OpenaiChat => RawDialect::OpenaiChat,
+            Self::OpenaiResponses => RawDialect::OpenaiResponses,
+            Self::Anthropic => RawDialect::Anthropic,
         }
     }
 
@@ -61,12 +61,12 @@ impl Format {
         response::decode(self, json)
     }
 
-    /// Writes a request from `events`. See [`Completion`] for what is added or left out.
+    /// Writes a request from `events`. See [`EncodeMode`] for what is added or left out.
     pub fn encode<'a>(
         self,
         events: impl IntoIterator<Item = &'a Event>,
-        completion: Completion,
-    ) -> Result<Encoded, EncodeError> {
+        completion: EncodeMode,
+    ) -> Result<EncodedRequest, EncodeError> {
         encode::encode(self, events, completion)
     }
 
@@ -76,9 +76,9 @@ impl Format {
     ///
     /// ```
     /// use epitome_core::context::Context;
-    /// use epitome_wire::{Format, legality::check, render::{RenderOptions, Rendered, recount}};
+    /// use epitome_wire::{Format, legality::check, render::{RenderOptions, RenderedRequest, recount}};
     ///
-    /// fn sendable(context: &Context) -> Result<Rendered, Box<dyn std::error::Error>> {
+    /// fn sendable(context: &Context) -> Result<RenderedRequest, Box<dyn std::error::Error>> {
     ///     let options = RenderOptions::of(Format::Anthropic);
     ///     let rendered = Format::Anthropic.render(context, &options)?;
     ///     assert!(check(Format::Anthropic, &rendered.body, &options.rules).is_empty());
@@ -86,14 +86,14 @@ impl Format {
     ///     Ok(rendered)
     /// }
     /// ```
-    pub fn render(self, context: &Context, options: &RenderOptions) -> Result<Rendered, RenderError> {
+    pub fn render(self, context: &Context, options: &RenderOptions) -> Result<RenderedRequest, RenderError> {
         render::render(self, context, options)
     }
 
     /// Splits a rendered request into blocks, as the provider's cache sees it. The blocks' sizes add up to
     /// [`recount`](render::recount) of the whole; blocks that `memo` has met before are not counted again.
     pub fn prompt(self, body: &str, memo: &mut PromptMemo) -> Result<Prompt, WireError> {
-        prompt::prompt(self, body, memo)
+        prompt_blocks::prompt(self, body, memo)
     }
 
     fn name(self) -> &'static str {
@@ -114,15 +114,15 @@ impl fmt::Display for Format {
 /// A name that is not a format's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no wire format: expected openai-chat, openai-responses or anthropic")]
-pub struct UnknownFormat(pub String);
+pub struct UnknownFormatError(pub String);
 
 impl FromStr for Format {
-    type Err = UnknownFormat;
+    type Err = UnknownFormatError;
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
             .find(|format| format.name() == name)
-            .ok_or_else(|| UnknownFormat(name.to_owned()))
+            .ok_or_else(|| UnknownFormatError(name.to_owned()))
     }
 }
 
@@ -133,7 +133,7 @@ impl From<Format> for String {
 }
 
 impl TryFrom<String> for Format {
-    type Error = UnknownFormat;
+    type Error = UnknownFormatError;
     fn try_from(name: String) -> Result<Self, Self::Error> {
         name.parse()
     }

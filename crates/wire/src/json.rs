@@ -28,16 +28,16 @@ pub(crate) struct Json<'a> {
     /// Offset of `raw` in the text that was parsed, counted without its leading whitespace.
     pub(crate) start: usize,
     /// The value itself.
-    pub(crate) value: Value<'a>,
+    pub(crate) value: JsonValue<'a>,
 }
 
 /// A JSON value. A number's digits are in [`Json::raw`].
 #[derive(Clone, Debug)]
-pub(crate) enum Value<'a> {
+pub(crate) enum JsonValue<'a> {
     Null,
     Bool(bool),
     Number,
-    String(Text<'a>),
+    String(JsonText<'a>),
     Array(Vec<Json<'a>>),
     /// Members in their order; a key may repeat.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
@@ -45,14 +45,14 @@ pub(crate) enum Value<'a> {
 
 /// A string's text, unescaped on demand.
 #[derive(Clone, Debug)]
-pub(crate) enum Text<'a> {
+pub(crate) enum JsonText<'a> {
     /// The text between the quotes, which has no escapes.
     Plain(&'a str),
     /// A literal with escapes, and its text once it has been read.
     Escaped { literal: &'a str, read: OnceCell<String> },
 }
 
-impl Deref for Text<'_> {
+impl Deref for JsonText<'_> {
     type Target = str;
     fn deref(&self) -> &str {
         match self {
@@ -67,7 +67,7 @@ impl<'a> Json<'a> {
     pub(crate) fn parse(text: &'a str, what: &'static str) -> Result<Self, WireError> {
         let raw: &'a RawValue =
             serde_json::from_str(text).map_err(|source| WireError::NotJson { what, source })?;
-        Cursor { text: raw.get(), at: 0 }.value(MAX_DEPTH).ok_or(WireError::TooDeep { what })
+        JsonCursor { text: raw.get(), at: 0 }.value(MAX_DEPTH).ok_or(WireError::TooDeep { what })
     }
 
     /// The member called `key`; the last one if it repeats.
@@ -83,7 +83,7 @@ impl<'a> Json<'a> {
     /// The text of a string.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.value {
-            Value::String(text) => Some(text),
+            JsonValue::String(text) => Some(text),
             _ => None,
         }
     }
@@ -91,7 +91,7 @@ impl<'a> Json<'a> {
     /// The members of an object; none for anything else.
     pub(crate) fn members(&self) -> &[(Cow<'a, str>, Self)] {
         match &self.value {
-            Value::Object(members) => members,
+            JsonValue::Object(members) => members,
             _ => &[],
         }
     }
@@ -99,7 +99,7 @@ impl<'a> Json<'a> {
     /// The elements of an array.
     pub(crate) fn as_array(&self) -> Option<&[Self]> {
         match &self.value {
-            Value::Array(elements) => Some(elements),
+            JsonValue::Array(elements) => Some(elements),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ impl<'a> Json<'a> {
 
     /// The number as a count. A negative number is 0, a fraction is cut off.
     pub(crate) fn as_count(&self) -> Option<u64> {
-        if !matches!(self.value, Value::Number) {
+        if !matches!(self.value, JsonValue::Number) {
             return None;
         }
         #[expect(
@@ -136,23 +136,23 @@ impl<'a> Json<'a> {
 
     /// Returns true if it is `null`.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(self.value, Value::Null)
+        matches!(self.value, JsonValue::Null)
     }
 
     /// Returns true if it is an object.
     pub(crate) fn is_object(&self) -> bool {
-        matches!(self.value, Value::Object(_))
+        matches!(self.value, JsonValue::Object(_))
     }
 
     /// The kind of value, in words.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
-            Value::Null => "null",
-            Value::Bool(_) => "a boolean",
-            Value::Number => "a number",
-            Value::String(_) => "a string",
-            Value::Array(_) => "an array",
-            Value::Object(_) => "an object",
+            JsonValue::Null => "null",
+            JsonValue::Bool(_) => "a boolean",
+            JsonValue::Number => "a number",
+            JsonValue::String(_) => "a string",
+            JsonValue::Array(_) => "an array",
+            JsonValue::Object(_) => "an object",
         }
     }
 
@@ -165,7 +165,7 @@ impl<'a> Json<'a> {
 /// Returns the bytes of `object` with the values of some members replaced in place; the rest stays as it is.
 ///
 /// `members` are members of `object`, in any order, each with its replacement.
-pub(crate) fn replaced(object: &Json<'_>, members: &[(&Json<'_>, &str)]) -> String {
+pub(crate) fn replace_members(object: &Json<'_>, members: &[(&Json<'_>, &str)]) -> String {
     let mut members: Vec<_> = members.iter().collect();
     members.sort_by_key(|(member, _)| member.start);
     let mut out = String::with_capacity(object.raw.len());
@@ -181,7 +181,7 @@ pub(crate) fn replaced(object: &Json<'_>, members: &[(&Json<'_>, &str)]) -> Stri
 }
 
 /// The bytes of `object` without the member called `key`.
-pub(crate) fn without(value: &Json<'_>, key: &str) -> String {
+pub(crate) fn without_member(value: &Json<'_>, key: &str) -> String {
     let kept = value.members().iter().filter(|(name, _)| name != key);
     object(kept.map(|(name, member)| (&**name, member.raw.to_owned())))
 }
@@ -193,12 +193,12 @@ pub(crate) fn list(elements: impl Iterator<Item = String>) -> String {
 
 /// Writes an object of members whose values are JSON already.
 pub(crate) fn object<'k>(members: impl Iterator<Item = (&'k str, String)>) -> String {
-    let members: Vec<String> = members.map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
+    let members: Vec<String> = members.map(|(key, value)| format!("{}:{value}", quote(key))).collect();
     format!("{{{}}}", members.join(","))
 }
 
 /// A JSON string literal for `text`.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     serde_json::to_string(text).expect("a string can always be written as JSON")
 }
 
@@ -213,9 +213,9 @@ pub(crate) fn unescaped(literal: &str) -> Cow<'_, [u8]> {
 }
 
 /// Writes a replacement for half a surrogate pair.
-type Half = fn(u32, &mut Vec<u8>);
+type SurrogateWriter = fn(u32, &mut Vec<u8>);
 
-fn unescape(literal: &str, half: Half) -> Cow<'_, [u8]> {
+fn unescape(literal: &str, half: SurrogateWriter) -> Cow<'_, [u8]> {
     let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
     let mut rest = inner.as_bytes();
     let Some(mut escape) = memchr(b'\\', rest) else { return Cow::Borrowed(rest) };
@@ -240,7 +240,7 @@ fn unescaped_text(literal: &str) -> String {
 }
 
 /// Writes the character of one escape, and returns the bytes after it.
-fn unescape_one<'a>(escape: &'a [u8], out: &mut Vec<u8>, half: Half) -> &'a [u8] {
+fn unescape_one<'a>(escape: &'a [u8], out: &mut Vec<u8>, half: SurrogateWriter) -> &'a [u8] {
     let Some((&letter, rest)) = escape.split_first() else { return escape };
     let byte = match letter {
         b'b' => 8,
@@ -255,7 +255,7 @@ fn unescape_one<'a>(escape: &'a [u8], out: &mut Vec<u8>, half: Half) -> &'a [u8]
     rest
 }
 
-fn unescape_unit<'a>(digits: &'a [u8], out: &mut Vec<u8>, half: Half) -> &'a [u8] {
+fn unescape_unit<'a>(digits: &'a [u8], out: &mut Vec<u8>, half: SurrogateWriter) -> &'a [u8] {
     let Some((first, rest)) = hex_unit(digits) else { return digits };
     let low = rest.strip_prefix(b"\\u").and_then(hex_unit);
     let (code, rest) = match (first, low) {
@@ -278,28 +278,28 @@ fn hex_unit(digits: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// Walks text that is known to be one valid JSON value.
-struct Cursor<'a> {
+struct JsonCursor<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> JsonCursor<'a> {
     /// The value that starts here, or `None` if it is nested more than `depth` deep.
     fn value(&mut self, depth: usize) -> Option<Json<'a>> {
         let depth = depth.checked_sub(1)?;
         self.skip_space();
         let start = self.at;
         let value = match self.peek() {
-            b'"' => Value::String(self.string()),
-            b'[' => Value::Array(self.array(depth)?),
-            b'{' => Value::Object(self.object(depth)?),
+            b'"' => JsonValue::String(self.string()),
+            b'[' => JsonValue::Array(self.array(depth)?),
+            b'{' => JsonValue::Object(self.object(depth)?),
             first => {
                 self.skip_scalar();
                 match first {
-                    b'n' => Value::Null,
-                    b't' => Value::Bool(true),
-                    b'f' => Value::Bool(false),
-                    _ => Value::Number,
+                    b'n' => JsonValue::Null,
+                    b't' => JsonValue::Bool(true),
+                    b'f' => JsonValue::Bool(false),
+                    _ => JsonValue::Number,
                 }
             }
         };
@@ -320,8 +320,8 @@ impl<'a> Cursor<'a> {
         self.at += 1;
         while !self.closes(b'}') {
             let key = match self.string() {
-                Text::Plain(key) => key.into(),
-                Text::Escaped { literal, .. } => unescaped_text(literal).into(),
+                JsonText::Plain(key) => key.into(),
+                JsonText::Escaped { literal, .. } => unescaped_text(literal).into(),
             };
             self.skip_space();
             self.at += 1;
@@ -345,7 +345,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The string that starts here.
-    fn string(&mut self) -> Text<'a> {
+    fn string(&mut self) -> JsonText<'a> {
         let start = self.at;
         let mut end = start + 1;
         let mut escapes = 0_usize;
@@ -361,9 +361,9 @@ impl<'a> Cursor<'a> {
         }
         self.at = end;
         if escapes == 0 {
-            return Text::Plain(self.text.get(start + 1..end.saturating_sub(1)).unwrap_or_default());
+            return JsonText::Plain(self.text.get(start + 1..end.saturating_sub(1)).unwrap_or_default());
         }
-        Text::Escaped { literal: self.text.get(start..end).unwrap_or_default(), read: OnceCell::new() }
+        JsonText::Escaped { literal: self.text.get(start..end).unwrap_or_default(), read: OnceCell::new() }
     }
 
     fn skip_scalar(&mut self) {
@@ -410,12 +410,12 @@ mod tests {
 
     fn rebuilt(json: &Json<'_>) -> serde_json::Value {
         match &json.value {
-            Value::Null => serde_json::Value::Null,
-            Value::Bool(value) => (*value).into(),
-            Value::Number => serde_json::from_str(json.raw).unwrap(),
-            Value::String(text) => (**text).into(),
-            Value::Array(elements) => elements.iter().map(rebuilt).collect(),
-            Value::Object(members) => serde_json::Value::Object(
+            JsonValue::Null => serde_json::Value::Null,
+            JsonValue::Bool(value) => (*value).into(),
+            JsonValue::Number => serde_json::from_str(json.raw).unwrap(),
+            JsonValue::String(text) => (**text).into(),
+            JsonValue::Array(elements) => elements.iter().map(rebuilt).collect(),
+            JsonValue::Object(members) => serde_json::Value::Object(
                 members.iter().map(|(key, value)| (key.to_string(), rebuilt(value))).collect(),
             ),
         }

@@ -3,50 +3,50 @@
 //! The only crate that knows provider JSON. Pure: bytes in, events out, and the other way round. [`Format`] reads and
 //! writes whole requests and responses, [`StreamDecoder`] reads streamed ones, and [`anthropic`], [`openai_chat`] and
 //! [`openai_responses`] read single messages and items. [`render`] writes the request that a model receives, and
-//! [`legality`] checks it. [`recall`] is a tool that a gateway answers itself. JSON that this version does not
+//! [`legality`] checks it. [`recall_tool`] is a tool that a gateway answers itself. JSON that this version does not
 //! understand is carried with its bytes, never refused.
 
 pub mod anthropic;
-pub mod ask;
 pub mod caller;
+pub mod history_rewrite;
+pub mod incoming;
 pub mod legality;
+pub mod message_builder;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod overflow;
-pub mod recall;
+pub mod plain_request;
+pub mod recall_tool;
 pub mod render;
-pub mod reply;
-pub mod say;
-pub mod seen;
+pub mod synthetic_response;
 pub mod transcripts;
-pub mod weave;
 
-mod answered;
+mod append_instruction;
+mod cache_marks;
 mod compact_tool;
-mod decoded;
+mod decode_parts;
 mod encode;
 mod error;
 mod format;
 mod json;
-mod marks;
 mod media;
-mod normal;
+mod model_answer;
+mod normal_digest;
 mod preamble;
-mod prompt;
+mod prompt_blocks;
 mod request;
 mod response;
 mod sse;
 mod stream;
 mod tools;
-mod warm;
 mod write;
 
-pub use answered::{Answered, Finish};
 pub use compact_tool::{COMPACT_TOOL, is_compact_call};
-pub use encode::{Completion, EncodeError, Encoded, Placed};
+pub use encode::{EncodeError, EncodeMode, EncodedMessage, EncodedRequest};
 pub use error::WireError;
-pub use format::{Format, UnknownFormat};
+pub use format::{Format, UnknownFormatError};
+pub use model_answer::{FinishReason, ModelAnswer};
 pub use preamble::is_project_preamble;
-pub use prompt::PromptMemo;
+pub use prompt_blocks::PromptMemo;
 pub use request::requested_model;
-pub use stream::{Ending, StreamDecoder, Streamed};
+pub use stream::{StreamDecoder, StreamEnding, StreamedAnswer};

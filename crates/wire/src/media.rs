@@ -6,7 +6,7 @@ use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use epitome_core::{Digest, Part, media::Media};
+use epitome_core::{ContentPart, Digest, media::Media};
 
 /// Decoder that ignores padding, which is often missing and never matters.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -18,30 +18,30 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(crate) const ANY_IMAGE: &str = "image/*";
 
 /// A medium whose bytes are in the request as base64.
-pub(crate) fn inline(mime: &str, base64: &str) -> Option<Part> {
-    BASE64.decode(base64).ok().map(|bytes| Part::Media(Media::inline(mime, &bytes)))
+pub(crate) fn inline_part(mime: &str, base64: &str) -> Option<ContentPart> {
+    BASE64.decode(base64).ok().map(|bytes| ContentPart::Media(Media::inline(mime, &bytes)))
 }
 
 /// A medium that the request only refers to.
-pub(crate) fn elsewhere(mime: &str, reference: &str) -> Part {
-    Part::Media(Media::elsewhere(mime, reference))
+pub(crate) fn linked_part(mime: &str, reference: &str) -> ContentPart {
+    ContentPart::Media(Media::elsewhere(mime, reference))
 }
 
 /// A medium named by a URL, which may hold the bytes itself (`data:image/png;base64,…`).
-pub(crate) fn by_url(mime: &str, url: &str) -> Option<Part> {
-    let Some(data) = url.strip_prefix("data:") else { return Some(elsewhere(mime, url)) };
+pub(crate) fn url_part(mime: &str, url: &str) -> Option<ContentPart> {
+    let Some(data) = url.strip_prefix("data:") else { return Some(linked_part(mime, url)) };
     let (kind, payload) = data.split_once(',')?;
     let kind = kind.strip_suffix(";base64")?;
-    inline(kind.split(';').next().unwrap_or_default(), payload)
+    inline_part(kind.split(';').next().unwrap_or_default(), payload)
 }
 
 /// A file's bytes: a data URL, or bare base64.
-pub(crate) fn file_data(mime: &str, data: &str) -> Option<Part> {
-    if data.starts_with("data:") { by_url(mime, data) } else { inline(mime, data) }
+pub(crate) fn file_part(mime: &str, data: &str) -> Option<ContentPart> {
+    if data.starts_with("data:") { url_part(mime, data) } else { inline_part(mime, data) }
 }
 
 /// The base64 in a string or data URL, and the hash of its decoded bytes.
-pub(crate) fn held(text: &str) -> Option<(Digest, &str)> {
+pub(crate) fn decode_base64(text: &str) -> Option<(Digest, &str)> {
     let base64 = match text.strip_prefix("data:") {
         Some(data) => data.split_once(";base64,")?.1,
         None => text,
@@ -51,16 +51,18 @@ pub(crate) fn held(text: &str) -> Option<(Digest, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use epitome_core::media::Place;
+    use epitome_core::media::MediaLocation;
 
     use super::*;
 
     #[test]
     fn a_url_is_a_link_or_holds_the_bytes() {
         let check = |url: &str, expect: Option<(&str, Option<u64>)>| {
-            let found = by_url(ANY_IMAGE, url).map(|part| match part {
-                Part::Media(Media { mime, place: Place::Inline { size, .. }, .. }) => (mime, Some(size)),
-                Part::Media(Media { mime, .. }) => (mime, None),
+            let found = url_part(ANY_IMAGE, url).map(|part| match part {
+                ContentPart::Media(Media { mime, place: MediaLocation::Inline { size, .. }, .. }) => {
+                    (mime, Some(size))
+                }
+                ContentPart::Media(Media { mime, .. }) => (mime, None),
                 other => panic!("not a medium: {other:?}"),
             });
             assert_eq!(found, expect.map(|(mime, size)| (mime.to_owned(), size)), "{url}");

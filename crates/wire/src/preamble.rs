@@ -1,7 +1,7 @@
 //! Recognition of user messages that are instructions: project files, environment and memory that an agent sends in
 //! the user's name before the user has said anything.
 
-use epitome_core::{Event, Fact, Part, event::Instruction, standing::setup_opening};
+use epitome_core::{ContentPart, Event, Fact, event::InstructionKind, standing_context::setup_opening};
 
 /// Beginning of such a message that is not enclosed in a tag: Codex.
 const OPENING: &str = "# AGENTS.md instructions for ";
@@ -33,12 +33,12 @@ pub fn is_project_preamble(text: &str) -> bool {
 }
 
 /// Turns the user messages before the first real one into project instructions.
-pub(crate) fn mark(events: &mut [Event]) {
+pub(crate) fn mark_preamble(events: &mut [Event]) {
     for event in events {
         match &mut event.fact {
             Fact::UserSaid { parts } if are_preamble(parts) => {
                 let parts = std::mem::take(parts);
-                event.fact = Fact::Instructed { what: Instruction::Project, parts };
+                event.fact = Fact::Instructed { what: InstructionKind::Project, parts };
             }
             Fact::Instructed { .. } | Fact::Carried { .. } => {}
             _ => return,
@@ -47,9 +47,9 @@ pub(crate) fn mark(events: &mut [Event]) {
 }
 
 /// Returns true if the whole of a user message was written by the agent.
-pub(crate) fn are_preamble(parts: &[Part]) -> bool {
+pub(crate) fn are_preamble(parts: &[ContentPart]) -> bool {
     !parts.is_empty()
-        && parts.iter().all(|part| matches!(part, Part::Text { text } if is_project_preamble(text)))
+        && parts.iter().all(|part| matches!(part, ContentPart::Text { text } if is_project_preamble(text)))
 }
 
 fn is_enclosed(text: &str, tag: &str) -> bool {

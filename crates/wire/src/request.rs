@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 
 use epitome_core::{
-    Event, Fact, Part,
-    event::{Dialect, Instruction},
+    ContentPart, Event, Fact,
+    event::{InstructionKind, RawDialect},
     id::{AnswerId, ModelName},
 };
 
 use crate::{
-    anthropic, decoded,
+    anthropic, decode_parts,
     error::WireError,
     format::Format,
     json::{self, Json},
-    normal::{self, Found},
+    normal_digest::{self, ChatMessageSource},
     openai_chat, openai_responses, preamble,
 };
 
 /// Names of a request's members in a format.
-pub(crate) struct Keys {
+pub(crate) struct RequestKeys {
     /// The history.
     pub(crate) history: &'static str,
     /// The system prompt, if it is a member of its own.
@@ -27,7 +27,7 @@ pub(crate) struct Keys {
     pub(crate) tools: &'static str,
 }
 
-impl Keys {
+impl RequestKeys {
     pub(crate) const fn of(format: Format) -> Self {
         let (history, system) = match format {
             Format::OpenaiChat => ("messages", None),
@@ -40,9 +40,9 @@ impl Keys {
 
 /// Reads a request. A history that is not a list stays in the settings.
 pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError> {
-    let what = what(format);
+    let what = request_name(format);
     let request = Json::parse(json, what)?.require_object(what)?;
-    let keys = Keys::of(format);
+    let keys = RequestKeys::of(format);
     let said = |key: &'static str| request.get(key).filter(|value| !value.is_null());
     let system = keys.system.and_then(said);
     let tools = said(keys.tools).filter(|tools| tools.as_array().is_none_or(|tools| !tools.is_empty()));
@@ -51,7 +51,7 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
 
     let taken = [system, tools, history.as_ref().map(|(value, _)| *value)];
     let blanks: Vec<_> = taken.into_iter().flatten().map(|value| (value, "null")).collect();
-    let mut events = vec![settings(format, &json::replaced(&request, &blanks))];
+    let mut events = vec![settings(format, &json::replace_members(&request, &blanks))];
     events.extend(system.map(|system| system_event(format, system)));
     events.extend(tools.map(|tools| tools_event(format, tools)));
     events.extend(history.into_iter().flat_map(|(_, events)| events));
@@ -59,7 +59,7 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
 }
 
 /// Name of a request in error messages.
-pub(crate) fn what(format: Format) -> &'static str {
+pub(crate) fn request_name(format: Format) -> &'static str {
     match format {
         Format::OpenaiChat => "a Chat request",
         Format::OpenaiResponses => "a Responses request",
@@ -70,7 +70,7 @@ pub(crate) fn what(format: Format) -> &'static str {
 /// Reads one message or item of a history.
 pub(crate) fn read_item(format: Format, item: &Json<'_>) -> Event {
     match format {
-        Format::OpenaiChat => openai_chat::read_message(item, Found::InRequest),
+        Format::OpenaiChat => openai_chat::read_message(item, ChatMessageSource::InRequest),
         Format::OpenaiResponses => openai_responses::read_item(item),
         Format::Anthropic => anthropic::read_message(item),
     }
@@ -78,34 +78,34 @@ pub(crate) fn read_item(format: Format, item: &Json<'_>) -> Event {
 
 /// Model that a request's settings ask for.
 pub fn requested_model(event: &Event) -> Option<ModelName> {
-    let Fact::Instructed { what: Instruction::Settings, .. } = event.fact else { return None };
+    let Fact::Instructed { what: InstructionKind::Settings, .. } = event.fact else { return None };
     let settings = Json::parse(&event.raw.json, "settings").ok()?;
     settings.text_at("model").map(ModelName::from)
 }
 
 pub(crate) fn settings(format: Format, skeleton: &str) -> Event {
-    let fact = Fact::Instructed { what: Instruction::Settings, parts: Vec::new() };
-    let raw = epitome_core::event::Raw { dialect: format.dialect(), json: skeleton.into() };
+    let fact = Fact::Instructed { what: InstructionKind::Settings, parts: Vec::new() };
+    let raw = epitome_core::event::RawJson { dialect: format.dialect(), json: skeleton.into() };
     Event { time: None, origin: None, fact, raw, normal: None }
 }
 
 pub(crate) fn system_event(format: Format, system: &Json<'_>) -> Event {
-    let fact = Fact::Instructed { what: Instruction::System, parts: anthropic::system_parts(system) };
-    let normal = normal::instructions(&format.dialect(), system);
-    decoded::event(format.dialect(), system, fact, Some(normal))
+    let fact = Fact::Instructed { what: InstructionKind::System, parts: anthropic::system_parts(system) };
+    let normal = normal_digest::instructions(&format.dialect(), system);
+    decode_parts::event(format.dialect(), system, fact, Some(normal))
 }
 
 pub(crate) fn tools_event(format: Format, tools: &Json<'_>) -> Event {
     let part = |tool: &Json<'_>| match format {
         Format::OpenaiChat => openai_chat::tool_part(tool),
-        Format::OpenaiResponses | Format::Anthropic => decoded::tool_part(tool),
+        Format::OpenaiResponses | Format::Anthropic => decode_parts::tool_part(tool),
     };
     let parts = match tools.as_array() {
         Some(tools) => tools.iter().map(part).collect(),
-        None => vec![decoded::opaque(tools, "tools")],
+        None => vec![decode_parts::opaque_part(tools, "tools")],
     };
-    let fact = Fact::Instructed { what: Instruction::Tools, parts };
-    decoded::event(format.dialect(), tools, fact, Some(normal::tools(&format.dialect(), tools)))
+    let fact = Fact::Instructed { what: InstructionKind::Tools, parts };
+    decode_parts::event(format.dialect(), tools, fact, Some(normal_digest::tools(&format.dialect(), tools)))
 }
 
 fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
@@ -117,7 +117,7 @@ fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
     if format == Format::OpenaiResponses {
         name_answers(&mut events);
     }
-    preamble::mark(&mut events);
+    preamble::mark_preamble(&mut events);
     events
 }
 
@@ -125,8 +125,8 @@ fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
 pub(crate) fn bare_input(value: &Json<'_>, text: &str) -> Event {
     let item = bare_item(value.raw);
     let normal = openai_responses::item(&item).ok().and_then(|event| event.normal);
-    let fact = Fact::UserSaid { parts: vec![Part::text(text)] };
-    decoded::event(Dialect::OpenaiResponses, value, fact, normal)
+    let fact = Fact::UserSaid { parts: vec![ContentPart::text(text)] };
+    decode_parts::event(RawDialect::OpenaiResponses, value, fact, normal)
 }
 
 /// Writes the item that a bare string stands for.

@@ -6,7 +6,7 @@
 
 use epitome_core::{
     Event, Fact,
-    event::{Raw, Usage},
+    event::{RawJson, Usage},
     id::{AnswerId, ModelName},
 };
 
@@ -15,7 +15,7 @@ use crate::{
     error::WireError,
     format::Format,
     json::{self, Json},
-    normal::Found,
+    normal_digest::ChatMessageSource,
     openai_chat, openai_responses,
 };
 
@@ -27,7 +27,7 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
         Format::Anthropic => "an Anthropic response",
     };
     let response = Json::parse(json, what)?.require_object(what)?;
-    let envelope = Envelope {
+    let envelope = ResponseEnvelope {
         format,
         answer: response.text_at("id").map(Into::into),
         model: response.text_at("model").map(Into::into),
@@ -40,27 +40,27 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
     if events.iter().any(|event| event.normal.is_some()) {
         return Ok(events);
     }
-    match error_said(&response) {
+    match error_text(&response) {
         Some(said) => Err(WireError::NoAnswer { what, said }),
         None => Ok(events),
     }
 }
 
 /// Text of a provider's error, in its own words.
-pub(crate) fn error_said(value: &Json<'_>) -> Option<String> {
+pub(crate) fn error_text(value: &Json<'_>) -> Option<String> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     let said = error.text_at("message").or_else(|| error.as_text()).or_else(|| value.text_at("message"));
     Some(said.unwrap_or(error.raw).to_owned())
 }
 
 /// Properties that all events of one response share.
-struct Envelope {
+struct ResponseEnvelope {
     format: Format,
     answer: Option<AnswerId>,
     model: Option<ModelName>,
 }
 
-impl Envelope {
+impl ResponseEnvelope {
     fn anthropic(&self, response: &Json<'_>) -> Vec<Event> {
         let message = anthropic::read_message(response);
         if !matches!(message.fact, Fact::AssistantSaid { .. }) {
@@ -75,7 +75,9 @@ impl Envelope {
     fn chat(&self, response: &Json<'_>) -> Vec<Event> {
         let choices = response.array_at("choices");
         let message = |choice: &Json<'_>| {
-            choice.get("message").map(|message| openai_chat::read_message(message, Found::InResponse))
+            choice
+                .get("message")
+                .map(|message| openai_chat::read_message(message, ChatMessageSource::InResponse))
         };
         let mut events: Vec<Event> = Vec::new();
         for choice in choices {
@@ -89,7 +91,7 @@ impl Envelope {
             (Some(all), Some(first)) => vec![(
                 all,
                 match choices {
-                    [only] => format!("[{}]", json::replaced(only, &[(first, "null")])),
+                    [only] => format!("[{}]", json::replace_members(only, &[(first, "null")])),
                     _ => "null".to_owned(),
                 },
             )],
@@ -97,7 +99,7 @@ impl Envelope {
         };
         let shown: Vec<_> = shown.iter().map(|(value, text)| (*value, text.as_str())).collect();
         let usage = response.get("usage").filter(|usage| usage.is_object()).map(openai_chat::read_usage);
-        events.push(self.closing(usage, &json::replaced(response, &shown)));
+        events.push(self.closing(usage, &json::replace_members(response, &shown)));
         events
     }
 
@@ -108,7 +110,7 @@ impl Envelope {
         let blank = ["output", "instructions", "tools"].into_iter().filter_map(|key| response.get(key));
         let blank: Vec<_> = blank.map(|value| (value, "null")).collect();
         let usage = response.get("usage").filter(|usage| usage.is_object()).map(openai_responses::read_usage);
-        events.push(self.closing(usage, &json::replaced(response, &blank)));
+        events.push(self.closing(usage, &json::replace_members(response, &blank)));
         events
     }
 
@@ -139,7 +141,7 @@ impl Envelope {
 
     /// An event that no client sends back.
     fn silent(&self, fact: Fact, raw: &str) -> Event {
-        let raw = Raw { dialect: self.format.dialect(), json: raw.into() };
+        let raw = RawJson { dialect: self.format.dialect(), json: raw.into() };
         Event { time: None, origin: None, fact, raw, normal: None }
     }
 }

@@ -6,7 +6,7 @@
 
 /// Splits a stream of bytes into payloads.
 #[derive(Debug, Default)]
-pub(crate) struct Payloads {
+pub(crate) struct SsePayloads {
     /// The line that has begun.
     line: Vec<u8>,
     /// The data lines of the event that has begun.
@@ -15,7 +15,7 @@ pub(crate) struct Payloads {
     returned: bool,
 }
 
-impl Payloads {
+impl SsePayloads {
     /// Takes the next bytes and passes every completed payload to `see`.
     pub(crate) fn push(&mut self, mut bytes: &[u8], see: &mut dyn FnMut(&str)) {
         while let Some(&first) = bytes.first() {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn payloads<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-        let (mut splitter, mut seen) = (Payloads::default(), Vec::new());
+        let (mut splitter, mut seen) = (SsePayloads::default(), Vec::new());
         let mut see = |payload: &str| seen.push(payload.to_owned());
         for chunk in chunks {
             splitter.push(chunk, &mut see);

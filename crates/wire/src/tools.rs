@@ -5,7 +5,7 @@
 
 use crate::{
     format::Format,
-    json::{Json, quoted},
+    json::{Json, quote},
 };
 
 /// Schema of a free-text tool in formats in which every tool takes an object.
@@ -13,7 +13,7 @@ pub(crate) const FREE_TEXT: &str =
     r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}"#;
 
 /// Schema of a function without parameters.
-pub(crate) const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
+pub(crate) const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 
 /// One definition in `format`; several if it is a namespace, none if it has no counterpart.
 pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
@@ -22,34 +22,34 @@ pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
         Some("namespace") => tool.array_at("tools"),
         _ => std::slice::from_ref(&tool),
     };
-    inner.iter().filter_map(Tool::read).map(|tool| tool.written(format)).collect()
+    inner.iter().filter_map(ToolDefinition::read).map(|tool| tool.written(format)).collect()
 }
 
 /// A definition in terms of its parts' raw JSON.
-pub(crate) struct Tool<'t> {
+pub(crate) struct ToolDefinition<'t> {
     pub(crate) name: &'t str,
     /// The literal, quotes and all.
     pub(crate) description: Option<&'t str>,
-    pub(crate) takes: Takes<'t>,
+    pub(crate) takes: ToolParameters<'t>,
 }
 
 /// Parameters of a tool.
-pub(crate) enum Takes<'t> {
+pub(crate) enum ToolParameters<'t> {
     /// An object of this schema.
     Object(&'t str),
     /// Text.
     Text,
 }
 
-impl<'t> Tool<'t> {
+impl<'t> ToolDefinition<'t> {
     pub(crate) fn read(tool: &'t Json<'_>) -> Option<Self> {
         // Chat puts the definition in a member named after the type.
         let body = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
         let schema = ["input_schema", "parameters"].into_iter().find_map(|key| body.get(key));
         let takes = match (schema, tool.text_at("type")) {
-            (Some(schema), _) => Takes::Object(schema.raw),
-            (None, Some("custom")) => Takes::Text,
-            (None, Some("function")) => Takes::Object(NOTHING),
+            (Some(schema), _) => ToolParameters::Object(schema.raw),
+            (None, Some("custom")) => ToolParameters::Text,
+            (None, Some("function")) => ToolParameters::Object(EMPTY_SCHEMA),
             _ => return None,
         };
         let description = body.get("description").filter(|text| !text.is_null()).map(|text| text.raw);
@@ -57,21 +57,25 @@ impl<'t> Tool<'t> {
     }
 
     fn written(&self, format: Format) -> String {
-        let name = quoted(self.name);
+        let name = quote(self.name);
         let description =
             self.description.map_or_else(String::new, |text| format!(r#","description":{text}"#));
         let head = format!(r#""name":{name}{description}"#);
         match (format, &self.takes) {
-            (Format::Anthropic, Takes::Object(schema)) => format!(r#"{{{head},"input_schema":{schema}}}"#),
-            (Format::Anthropic, Takes::Text) => format!(r#"{{{head},"input_schema":{FREE_TEXT}}}"#),
-            (Format::OpenaiChat, Takes::Object(schema)) => {
+            (Format::Anthropic, ToolParameters::Object(schema)) => {
+                format!(r#"{{{head},"input_schema":{schema}}}"#)
+            }
+            (Format::Anthropic, ToolParameters::Text) => format!(r#"{{{head},"input_schema":{FREE_TEXT}}}"#),
+            (Format::OpenaiChat, ToolParameters::Object(schema)) => {
                 format!(r#"{{"type":"function","function":{{{head},"parameters":{schema}}}}}"#)
             }
-            (Format::OpenaiChat, Takes::Text) => format!(r#"{{"type":"custom","custom":{{{head}}}}}"#),
-            (Format::OpenaiResponses, Takes::Object(schema)) => {
+            (Format::OpenaiChat, ToolParameters::Text) => {
+                format!(r#"{{"type":"custom","custom":{{{head}}}}}"#)
+            }
+            (Format::OpenaiResponses, ToolParameters::Object(schema)) => {
                 format!(r#"{{"type":"function",{head},"parameters":{schema}}}"#)
             }
-            (Format::OpenaiResponses, Takes::Text) => format!(r#"{{"type":"custom",{head}}}"#),
+            (Format::OpenaiResponses, ToolParameters::Text) => format!(r#"{{"type":"custom",{head}}}"#),
         }
     }
 }

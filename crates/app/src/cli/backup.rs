@@ -6,15 +6,19 @@ use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::{open::Store, output::Output, text};
+use super::{output::CliOutput, store_lookup::DatabaseLocation, text_format};
 
 #[derive(ClapArgs)]
-pub(crate) struct Args {
+pub(crate) struct BackupArgs {
     /// File to create. An existing file is not overwritten.
     file: PathBuf,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &BackupArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let style = ProgressStyle::with_template("{bar:30} {percent}% · {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -28,7 +32,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     if out.is_json() {
         out.object(&json!({ "file": args.file, "bytes": bytes }))?;
     } else {
-        out.line(format_args!("{}: {} bytes", args.file.display(), text::short(bytes)))?;
+        out.line(format_args!("{}: {} bytes", args.file.display(), text_format::short(bytes)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

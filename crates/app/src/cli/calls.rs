@@ -6,16 +6,17 @@ use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
     core::{Digest, ThreadId, Tokens, event::Usage, profile::Money},
-    session::audit::{self, Replayed},
-    store::{Sqlite, records::CallRow},
+    session::call_replay::{self, ReplayedCall},
+    store::{SqliteStore, records::CallRow},
 };
 use serde_json::{Value, json};
 
 use super::{
-    live::Named,
-    open::Store,
-    output::{BOLD, DIM, NAME, NOTE, Output},
-    parallel, text,
+    output::{BOLD, CliOutput, DIM, NAME, NOTE},
+    parallel,
+    session_args::ThreadArgs,
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -26,9 +27,9 @@ cost, and the hash of its bytes. An epoch begins where the request did more than
   epitome calls SESSION
   epitome calls SESSION -n 20
   epitome replay-call SESSION 12 --body           what exactly did call 12 send?")]
-pub(crate) struct Args {
+pub(crate) struct CallsArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 
     /// List only the last N calls.
     #[arg(long, short = 'n', value_name = "N")]
@@ -42,9 +43,9 @@ The request is rendered from the log and the records beside it alone, and its ha
   epitome replay-call SESSION 12
   epitome replay-call SESSION 12 --body | jq .messages
   epitome replay-call SESSION --all")]
-pub(crate) struct ReplayArgs {
+pub(crate) struct ReplayCallArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 
     /// Number of the call, as `epitome calls` lists it.
     #[arg(value_name = "N", required_unless_present = "all", conflicts_with = "all")]
@@ -59,7 +60,11 @@ pub(crate) struct ReplayArgs {
     all: bool,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &CallsArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let (session, thread) = args.named.find(&store)?;
     let newest = store.last_call(thread.id)?.map_or(0, |row| row.number + 1);
@@ -75,7 +80,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         out.line("No calls are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun.")?;
         return Ok(ExitCode::SUCCESS);
     }
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&session.title, text::width())))?;
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text_format::one_line(&session.title, text_format::width())))?;
     let columns = [
         "call",
         "time",
@@ -90,7 +95,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         "summary",
         "hash",
     ];
-    let mut table = text::table(&columns, &[0, 3, 4, 5, 6, 7, 8, 10]);
+    let mut table = text_format::table(&columns, &[0, 3, 4, 5, 6, 7, 8, 10]);
     for row in &rows {
         table.add_row(cells(row));
     }
@@ -103,7 +108,7 @@ fn cells(row: &CallRow) -> [String; 12] {
     let call = &row.call;
     let usage = usage(row);
     let counted = |pick: fn(&Usage) -> Tokens| {
-        usage.as_ref().map(|usage| text::tokens(pick(usage))).unwrap_or_default()
+        usage.as_ref().map(|usage| text_format::tokens(pick(usage))).unwrap_or_default()
     };
     let cause = match (error(row), &call.cause) {
         (Some(error), _) => format!("failed: {error}"),
@@ -115,29 +120,29 @@ fn cells(row: &CallRow) -> [String; 12] {
     let made = |told: String| if call.is_relayed() { String::new() } else { told };
     [
         row.number.to_string(),
-        call.time.map(text::minute).unwrap_or_default(),
-        text::one_line(call.model.as_deref().unwrap_or_default(), 24),
-        made(text::tokens(call.estimated)),
+        call.time.map(text_format::minute).unwrap_or_default(),
+        text_format::one_line(call.model.as_deref().unwrap_or_default(), 24),
+        made(text_format::tokens(call.estimated)),
         counted(Usage::input),
         counted(|usage| usage.cache_read),
         counted(|usage| usage.cache_write),
         cost(row).map(|cost| cost.to_string()).unwrap_or_default(),
         made(call.epoch.to_string()),
-        text::one_line(&cause, 40),
+        text_format::one_line(&cause, 40),
         call.summary.map(|summary| summary.seq.to_string()).unwrap_or_default(),
         short(call.hash),
     ]
 }
 
 /// Writes the totals of all calls.
-fn total(rows: &[CallRow], out: &mut Output) -> anyhow::Result<()> {
+fn total(rows: &[CallRow], out: &mut CliOutput) -> anyhow::Result<()> {
     let counted: Vec<Usage> = rows.iter().filter_map(usage).collect();
-    let mut facts = vec![text::count(rows.len() as u64, "call")];
+    let mut facts = vec![text_format::count(rows.len() as u64, "call")];
     if !counted.is_empty() {
         let input: Tokens = counted.iter().map(Usage::input).sum();
         let read: Tokens = counted.iter().map(|usage| usage.cache_read).sum();
         let percent = (u128::from(read.0) * 100).checked_div(u128::from(input.0)).unwrap_or_default();
-        facts.push(format!("{} tokens in, {percent} % of them from the cache", text::tokens(input)));
+        facts.push(format!("{} tokens in, {percent} % of them from the cache", text_format::tokens(input)));
     }
     let costs: Vec<Money> = rows.iter().filter_map(cost).collect();
     if !costs.is_empty() {
@@ -173,7 +178,7 @@ fn row_json(row: &CallRow) -> Value {
         .iter()
         .map(|outcome| {
             json!({
-                "time": outcome.time.and_then(text::rfc3339),
+                "time": outcome.time.and_then(text_format::rfc3339),
                 "answer": outcome.answer,
                 "usage": outcome.usage,
                 "cost": outcome.cost.map(Money::dollars),
@@ -185,7 +190,7 @@ fn row_json(row: &CallRow) -> Value {
         "call": row.number,
         "thread": row.thread,
         "head": call.head,
-        "time": call.time.and_then(text::rfc3339),
+        "time": call.time.and_then(text_format::rfc3339),
         "model": call.model,
         "format": call.format,
         "policy": call.policy.to_string(),
@@ -207,7 +212,11 @@ fn row_json(row: &CallRow) -> Value {
     })
 }
 
-pub(crate) fn replay(args: &ReplayArgs, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn replay(
+    args: &ReplayCallArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let (_, thread) = args.named.find(&store)?;
     let Some(number) = args.call else { return replay_all(&store, thread.id, out) };
@@ -216,7 +225,7 @@ pub(crate) fn replay(args: &ReplayArgs, store: &Store, mut out: Output) -> anyho
             "no calls are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun"
         );
     }
-    let replayed = audit::replay_call(&store, thread.id, number)?;
+    let replayed = call_replay::replay_call(&store, thread.id, number)?;
     let code = if replayed.is_same() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if out.is_json() {
         let mut line = replayed_json(&replayed);
@@ -247,7 +256,7 @@ pub(crate) fn replay(args: &ReplayArgs, store: &Store, mut out: Output) -> anyho
     Ok(code)
 }
 
-fn differs(replayed: &Replayed) -> String {
+fn differs(replayed: &ReplayedCall) -> String {
     format!(
         "call {} comes out as {} and was sent as {}: the log or a record was changed behind the store's back (epitome \
          doctor finds out), or another version of epitome sent it",
@@ -257,7 +266,7 @@ fn differs(replayed: &Replayed) -> String {
     )
 }
 
-fn replayed_json(replayed: &Replayed) -> Value {
+fn replayed_json(replayed: &ReplayedCall) -> Value {
     json!({
         "call": replayed.row.number,
         "same": replayed.is_same(),
@@ -268,7 +277,7 @@ fn replayed_json(replayed: &Replayed) -> Value {
 }
 
 /// Checks every call, on all cores.
-fn replay_all(store: &Sqlite, thread: ThreadId, mut out: Output) -> anyhow::Result<ExitCode> {
+fn replay_all(store: &SqliteStore, thread: ThreadId, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let newest = store.last_call(thread)?.map_or(0, |row| row.number + 1);
     let numbers: Vec<u64> = (0..newest).collect();
     let (mut same, mut wrong) = (0_u64, 0_u64);
@@ -276,7 +285,7 @@ fn replay_all(store: &Sqlite, thread: ThreadId, mut out: Output) -> anyhow::Resu
     parallel::for_all(
         &numbers,
         |number| format!("call {number}"),
-        |number| audit::replay_call(store, thread, *number),
+        |number| call_replay::replay_call(store, thread, *number),
         |number, replayed| {
             match replayed {
                 Ok(replayed) if replayed.is_same() => same += 1,
@@ -303,7 +312,7 @@ fn replay_all(store: &Sqlite, thread: ThreadId, mut out: Output) -> anyhow::Resu
         }
         out.line(format_args!(
             "{BOLD}{same} of {}{BOLD:#} are rendered to the very bytes that were sent",
-            text::count(newest, "call")
+            text_format::count(newest, "call")
         ))?;
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

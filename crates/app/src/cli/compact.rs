@@ -9,26 +9,26 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use epitome::{
-    compact::{Compacted, Eviction, Report, Size, size},
+    compact::{CompactedRequest, CompactionReport, EvictedContent, RequestSize, size},
     core::{
         Fact,
-        context::{Body, Segment},
+        context::{Segment, SegmentBody},
         event::Summary,
         policy::Policy,
-        summary::Focus,
+        summary::SummaryFocus,
     },
-    rehearse::Rehearsed,
+    simulate::SimulationResult,
     wire::{Format, render::SETTLE_THINKING},
 };
 use serde_json::json;
 
 use super::{
+    compact_session::{self, CompactSessionArgs},
     compaction_report,
-    open::Store,
-    output::{DIM, NAME, NOTE, Output},
-    structured, text,
-    turn::{self, TurnArgs},
-    view::{self, Chosen, Played, Source, ViewArgs},
+    output::{CliOutput, DIM, NAME, NOTE},
+    request_source::{self, PolicySimulation, RequestSource, RequestSpec, ViewArgs},
+    store_lookup::DatabaseLocation,
+    structured_summary, text_format,
 };
 
 #[derive(ClapArgs)]
@@ -62,7 +62,7 @@ paired, null becomes an empty text. The rest (an unknown role, a call without an
 with its place, nothing is written, and the exit code is 3; --force writes the request all the same.
 
 Exit codes: 0 the request is ready, 1 it could not be made, 2 the command line is wrong, 3 its provider would refuse it.")]
-pub(crate) struct Args {
+pub(crate) struct CompactArgs {
     /// File or session to compact.
     #[arg(value_name = "FILE|SESSION")]
     source: String,
@@ -81,28 +81,32 @@ pub(crate) struct Args {
     /// Topic that the summary should focus on: messages about it, and others of the same requests, get room
     /// before the rest. The summary still contains only what was said and done.
     #[arg(long, value_name = "TEXT", value_parser = parse_focus)]
-    focus: Option<Focus>,
+    focus: Option<SummaryFocus>,
 
     #[command(flatten)]
-    turn: TurnArgs,
+    turn: CompactSessionArgs,
 }
 
-fn parse_focus(text: &str) -> Result<Focus, String> {
-    Focus::new(text).ok_or_else(|| "there is no word in it".to_owned())
+fn parse_focus(text: &str) -> Result<SummaryFocus, String> {
+    SummaryFocus::new(text).ok_or_else(|| "there is no word in it".to_owned())
 }
 
 /// Exit code for a request that its provider would refuse.
-const ILLEGAL: u8 = 3;
+const EXIT_ILLEGAL_REQUEST: u8 = 3;
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let is_file = view::is_file(&args.source)?;
+pub(crate) fn run(
+    args: &CompactArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let is_file = request_source::is_file(&args.source)?;
     let request = [
         ("--budget", args.view.budget.is_some()),
         ("--out", args.out.is_some()),
         ("--format", args.view.format.is_some()),
     ];
     let request = request.iter().find(|(_, is_said)| *is_said).map(|(name, _)| *name);
-    match (is_file, request, args.turn.said()) {
+    match (is_file, request, args.turn.first_given_flag()) {
         (true, _, Some(said)) => bail!(
             "{said} is for a compaction turn, and a file has no log to append one to: import it first (epitome import \
              {}), then compact the session",
@@ -112,20 +116,27 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             "{request} asks for a request and {said} for a compaction turn: say one of them; nothing was done"
         ),
         (false, None, _) => {
-            return turn::run(&args.source, &args.turn, args.focus.as_ref(), &args.view, store, out);
+            return compact_session::run(
+                &args.source,
+                &args.turn,
+                args.focus.as_ref(),
+                &args.view,
+                store,
+                out,
+            );
         }
         (true, _, None) | (false, Some(_), None) => {}
     }
-    let source = Source::find(&args.source, None, store)?;
+    let source = RequestSource::find(&args.source, None, store)?;
     if args.view.is_structured() {
         if args.focus.is_some() || args.view.policy.is_some() {
             bail!("--format structured tells every section as it is: it takes no --focus and no --policy");
         }
-        return structured::run(&args.source, source, &args.view, args.out.as_deref(), out);
+        return structured_summary::run(&args.source, source, &args.view, args.out.as_deref(), out);
     }
-    let mut chosen = args.view.under(&Policy::builtin()[0].name).choose(source)?;
+    let mut chosen = args.view.with_default_policy(&Policy::builtin()[0].name).resolve(source)?;
     if args.focus.is_some() && chosen.policy.as_ref().is_none_or(|policy| policy.summary.is_none()) {
-        let policy = chosen.policy.as_ref().map_or(view::FIT, |policy| policy.name.as_str());
+        let policy = chosen.policy.as_ref().map_or(request_source::FIT_POLICY, |policy| policy.name.as_str());
         bail!(
             "--focus says what a summary should attend to, and the policy {policy} makes none; nothing was done"
         );
@@ -136,23 +147,23 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         judge(&args.source, &mut chosen, &mut compacted.report);
     }
     let illegal = &compacted.report.illegal;
-    let code = if illegal.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ILLEGAL) };
+    let code = if illegal.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_ILLEGAL_REQUEST) };
     for found in illegal {
         anstream::eprintln!("{NOTE}refused:{NOTE:#} {found}");
     }
     let is_withheld = !illegal.is_empty() && !args.force;
     if is_withheld {
-        let count = text::count(illegal.len() as u64, "place");
+        let count = text_format::count(illegal.len() as u64, "place");
         anstream::eprintln!(
             "{NOTE}note:{NOTE:#} the provider would refuse this request in {count}, so nothing was written; mend it, or say --force"
         );
         if out.is_json() {
-            let before = whole(&chosen, &compacted.report)?;
+            let before = uncompacted_size(&chosen, &compacted.report)?;
             out.object(&report_json(&compacted.report, before, &chosen, args))?;
         }
         return Ok(code);
     }
-    let whole = || whole(&chosen, &compacted.report);
+    let whole = || uncompacted_size(&chosen, &compacted.report);
     if let Some(path) = &args.out {
         fs::write(path, compacted.rendered.body.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -160,7 +171,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     if out.is_json() {
         out.object(&report_json(&compacted.report, whole()?, &chosen, args))?;
     } else if args.out.is_some() || out.is_terminal() {
-        compaction_report::outcome(&mut out, &compacted, whole()?, &chosen)?;
+        compaction_report::print_outcome(&mut out, &compacted, whole()?, &chosen)?;
         match &args.out {
             Some(path) => out.line(format_args!("\nWritten to {NAME}{}{NAME:#}.", path.display()))?,
             None => out.line("\nNothing was written: --out FILE writes the request, and so does a pipe.")?,
@@ -177,7 +188,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 }
 
 /// Command that explains step by step what was done.
-fn explain_command(args: &Args, chosen: &Chosen) -> String {
+fn explain_command(args: &CompactArgs, chosen: &RequestSpec) -> String {
     let mut command = format!("epitome explain {}", args.source);
     if let Some(budget) = args.view.budget {
         command = format!("{command} --budget {budget}");
@@ -185,7 +196,7 @@ fn explain_command(args: &Args, chosen: &Chosen) -> String {
     if let Some(model) = &args.view.model {
         command = format!("{command} --model {model}");
     }
-    let named = args.view.policy.as_deref().filter(|name| *name != view::FIT);
+    let named = args.view.policy.as_deref().filter(|name| *name != request_source::FIT_POLICY);
     match named.or(chosen.policy.as_ref().map(|policy| policy.name.as_str())) {
         Some(policy) => format!("{command} --policy {policy}"),
         None => command,
@@ -193,7 +204,7 @@ fn explain_command(args: &Args, chosen: &Chosen) -> String {
 }
 
 /// Reports what the provider would refuse about a file that is a whole request in the output format.
-fn judge(path: &str, chosen: &mut Chosen, report: &mut Report) {
+fn judge(path: &str, chosen: &mut RequestSpec, report: &mut CompactionReport) {
     let Ok(request) = fs::read_to_string(path) else { return };
     let format = chosen.plan.format;
     let is_request = serde_json::from_str::<serde_json::Value>(&request).is_ok_and(|value| {
@@ -204,13 +215,13 @@ fn judge(path: &str, chosen: &mut Chosen, report: &mut Report) {
     if !is_request || is_translated {
         return;
     }
-    report.judge(format, &request, &chosen.plan.options.rules);
+    report.record_violations(format, &request, &chosen.plan.options.rules);
     chosen.notes.extend(report.mended.iter().map(|mended| format!("mended: {mended}")));
 }
 
 /// Makes the request. Notes are added if it relies on a summary that the agent itself made, or if a tool loop
 /// had to be retold in words.
-pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
+pub(crate) fn compact(chosen: &mut RequestSpec) -> anyhow::Result<CompactedRequest> {
     let whole = chosen.plan.context(chosen.names);
     if let Some(summary) = whole.segments().iter().find(|segment| segment.compaction().is_some()) {
         chosen.notes.push(format!(
@@ -223,18 +234,18 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
         Some(policy) => {
             let rehearsed = {
                 let focus = chosen.focus.as_ref();
-                chosen.plan.rehearse(policy, chosen.names, &chosen.budget, chosen.margin, focus)?
+                chosen.plan.simulate(policy, chosen.names, &chosen.budget, chosen.margin, focus)?
             };
-            let Rehearsed { compacted, calls, refused, passes, made_anew } = rehearsed;
-            chosen.rehearsed = Some(Played { calls, refused, passes, made_anew });
+            let SimulationResult { compacted, calls, refused, passes, made_anew } = rehearsed;
+            chosen.rehearsed = Some(PolicySimulation { calls, refused, passes, made_anew });
             compacted
         }
     };
     if let Some(focus) = &chosen.focus {
         chosen.is_focus_applied = compacted.context.segments().iter().any(attends);
-        chosen.notes.push(turn::focus_applied(focus, chosen.is_focus_applied));
+        chosen.notes.push(compact_session::focus_sentence(focus, chosen.is_focus_applied));
     }
-    let told = |eviction: &&Eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
+    let told = |eviction: &&EvictedContent| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
     if let Some(told) = compacted.report.evictions.iter().find(told) {
         chosen.notes.push(format!(
             "the tool loop that is going on is told again in words ({} events): its thinking is bound to what had to \
@@ -247,13 +258,16 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
 
 /// Returns true if a segment is a summary that found something about the focus.
 fn attends(segment: &Segment) -> bool {
-    let Body::Summary(event) = segment.body() else { return false };
+    let SegmentBody::Summary(event) = segment.body() else { return false };
     let Fact::Compacted(compaction) = &event.event.fact else { return false };
     matches!(&compaction.summary, Summary::Structured { brief, .. } if brief.focus.is_some())
 }
 
 /// Size of the request with nothing left out.
-pub(crate) fn whole(chosen: &Chosen, report: &Report) -> anyhow::Result<Size> {
+pub(crate) fn uncompacted_size(
+    chosen: &RequestSpec,
+    report: &CompactionReport,
+) -> anyhow::Result<RequestSize> {
     if report.steps.is_empty() && report.before == report.after.tokens {
         return Ok(report.after);
     }
@@ -261,7 +275,12 @@ pub(crate) fn whole(chosen: &Chosen, report: &Report) -> anyhow::Result<Size> {
     Ok(size(&whole, chosen.plan.format, &chosen.plan.options)?)
 }
 
-fn report_json(report: &Report, before: Size, chosen: &Chosen, args: &Args) -> serde_json::Value {
+fn report_json(
+    report: &CompactionReport,
+    before: RequestSize,
+    chosen: &RequestSpec,
+    args: &CompactArgs,
+) -> serde_json::Value {
     json!({
         "source": args.source,
         "format": chosen.plan.format.to_string(),
@@ -281,7 +300,7 @@ fn report_json(report: &Report, before: Size, chosen: &Chosen, args: &Args) -> s
         "illegal": report.illegal,
         "mended": report.mended,
         "notes": chosen.notes,
-        "focus": args.focus.as_ref().map(Focus::text),
+        "focus": args.focus.as_ref().map(SummaryFocus::text),
         "focus_applied": args.focus.as_ref().map(|_| chosen.is_focus_applied),
         "policy": chosen.policy.as_ref().map(|policy| &policy.name),
         "passes": chosen.rehearsed.as_ref().map(|rehearsed| &rehearsed.passes),

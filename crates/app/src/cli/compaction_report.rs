@@ -1,28 +1,28 @@
 //! Report of what was done to make a request, for people: in a few lines, and step by step.
 
 use epitome::{
-    compact::{Compacted, Eviction, Report, Size},
+    compact::{CompactedRequest, CompactionReport, EvictedContent, RequestSize},
     core::{
         Fact, Seq, Tokens,
-        context::{Body, Context, Fidelity, Names, Segment, Tier},
+        context::{Context, EventNaming, Fidelity, Segment, SegmentBody, Tier},
         seq_set::SeqSet,
     },
 };
 
 use super::{
-    output::{BOLD, DIM, NAME, NOTE, Output},
-    text,
-    view::{Chosen, Played},
+    output::{BOLD, CliOutput, DIM, NAME, NOTE},
+    request_source::{PolicySimulation, RequestSpec},
+    text_format,
 };
 
 /// Writes the outcome in a few lines.
-pub(crate) fn outcome(
-    out: &mut Output,
-    compacted: &Compacted,
-    before: Size,
-    chosen: &Chosen,
+pub(crate) fn print_outcome(
+    out: &mut CliOutput,
+    compacted: &CompactedRequest,
+    before: RequestSize,
+    chosen: &RequestSpec,
 ) -> anyhow::Result<()> {
-    let Compacted { context, report, .. } = compacted;
+    let CompactedRequest { context, report, .. } = compacted;
     sizes(out, report, before, chosen)?;
     let rows = rows(context, report, chosen);
     if rows.is_empty() {
@@ -38,10 +38,10 @@ pub(crate) fn outcome(
 }
 
 /// Lists what was summarised, shortened and kept, and by which model; empty if nothing was changed.
-fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static str, String)> {
+fn rows(context: &Context, report: &CompactionReport, chosen: &RequestSpec) -> Vec<(&'static str, String)> {
     let shown = &context.segments()[context.prefix_len()..];
     let summaries: Vec<&Segment> =
-        shown.iter().filter(|segment| matches!(segment.body(), Body::Summary(_))).collect();
+        shown.iter().filter(|segment| matches!(segment.body(), SegmentBody::Summary(_))).collect();
     let shortened = kinds(report);
     if summaries.is_empty() && shortened.is_empty() && report.steps.is_empty() {
         return Vec::new();
@@ -53,7 +53,7 @@ fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static st
             format!(
                 "{}, in {} tokens: what happened, in order, and where things stand",
                 events(&covered(summary), context.names()),
-                text::tokens(summary.tokens())
+                text_format::tokens(summary.tokens())
             ),
         ));
     }
@@ -64,7 +64,7 @@ fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static st
     if let (Some(policy), Some(played)) = (&chosen.policy, &chosen.rehearsed) {
         rows.push(("by", format!("the policy {}, {}", policy.name, made(played))));
         if played.refused > 0 && !played.made_anew {
-            let refused = text::count(played.refused, "call");
+            let refused = text_format::count(played.refused, "call");
             rows.push(("note", format!("{refused} could not have been made: what must be sent did not fit")));
         }
     }
@@ -72,7 +72,7 @@ fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static st
 }
 
 /// Describes how a policy made its next request.
-fn made(played: &Played) -> String {
+fn made(played: &PolicySimulation) -> String {
     if played.made_anew {
         return "from the whole session at once: no cache holds anything of it, so it is filled but for room for a few \
                 calls"
@@ -84,7 +84,7 @@ fn made(played: &Played) -> String {
         1 => "with one summary on the way".to_owned(),
         many => format!("with {many} summaries on the way, each built on the one before"),
     };
-    let calls = text::count(played.calls, "call");
+    let calls = text_format::count(played.calls, "call");
     format!("as if it had run the session from its start: {calls}, {summaries}")
 }
 
@@ -98,12 +98,12 @@ fn kept(context: &Context) -> String {
     let others = shown.iter().filter(|segment| !is_whole(segment));
     let last_other = others.filter_map(|segment| covered(segment).last()).max().unwrap_or(Seq::START);
     let the_last = if events.first().is_some_and(|first| first > last_other) { "the last " } else { "" };
-    let count = text::count(events.count(), "message");
-    let messages = format!("{the_last}{count} ({} tokens)", text::tokens(tokens));
+    let count = text_format::count(events.count(), "message");
+    let messages = format!("{the_last}{count} ({} tokens)", text_format::tokens(tokens));
     if prefix.is_empty() {
         return messages;
     }
-    let prefix = text::tokens(context.tier_tokens(Tier::Prefix));
+    let prefix = text_format::tokens(context.tier_tokens(Tier::Prefix));
     format!("{messages}, and instructions and tools ({prefix} tokens)")
 }
 
@@ -111,7 +111,7 @@ fn kept(context: &Context) -> String {
 /// does not cover.
 fn covered(segment: &Segment) -> SeqSet {
     let through = match segment.body() {
-        Body::Summary(event) => match &event.event.fact {
+        SegmentBody::Summary(event) => match &event.event.fact {
             Fact::Compacted(compaction) => Some(compaction.through),
             _ => None,
         },
@@ -125,17 +125,17 @@ fn covered(segment: &Segment) -> SeqSet {
 
 /// Describes events by the names under which people find them again: messages of a file by their numbers
 /// there.
-fn events(events: &SeqSet, names: Names) -> String {
+fn events(events: &SeqSet, names: EventNaming) -> String {
     match names {
-        Names::Messages | Names::MessagesAfter(_) => names.handles(events),
-        Names::Thread(_) | Names::Hidden(_) => format!("events {events}"),
+        EventNaming::Messages | EventNaming::MessagesAfter(_) => names.handles(events),
+        EventNaming::Thread(_) | EventNaming::Hidden(_) => format!("events {events}"),
     }
 }
 
 /// Writes a label and words after it, wrapped.
-fn labelled(out: &mut Output, label: &str, words: &str) -> anyhow::Result<()> {
+fn labelled(out: &mut CliOutput, label: &str, words: &str) -> anyhow::Result<()> {
     const LABEL: usize = 10;
-    let lines = text::wrapped(words, text::width().saturating_sub(LABEL + 2).min(100));
+    let lines = text_format::wrapped(words, text_format::width().saturating_sub(LABEL + 2).min(100));
     for (index, line) in lines.iter().enumerate() {
         let label = if index == 0 { label } else { "" };
         out.line(format_args!("{NAME}{label:>LABEL$}{NAME:#}  {line}"))?;
@@ -144,8 +144,13 @@ fn labelled(out: &mut Output, label: &str, words: &str) -> anyhow::Result<()> {
 }
 
 /// Writes the kind and size of the messages, before and after, and the budget.
-fn sizes(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> anyhow::Result<()> {
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
+fn sizes(
+    out: &mut CliOutput,
+    report: &CompactionReport,
+    before: RequestSize,
+    chosen: &RequestSpec,
+) -> anyhow::Result<()> {
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text_format::one_line(&chosen.title, text_format::width())))?;
     let plan = &chosen.plan;
     let model =
         plan.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
@@ -158,15 +163,15 @@ fn sizes(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> an
         out.line(format_args!(
             "{what:>10}  {} {BOLD}{:>6}{BOLD:#} tokens, {}",
             bar(tokens, most),
-            text::tokens(tokens),
-            text::count(messages as u64, "message"),
+            text_format::tokens(tokens),
+            text_format::count(messages as u64, "message"),
         ))?;
     }
     out.line(format_args!(
         "{:>10}  {} {:>6} tokens",
         "budget",
         bar(report.budget, most),
-        text::tokens(report.budget)
+        text_format::tokens(report.budget)
     ))?;
     if report.margin.tokens > Tokens(0) {
         out.line(format_args!("{:>10}  {DIM}{}{DIM:#}", "margin", report.margin))?;
@@ -175,7 +180,12 @@ fn sizes(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> an
 }
 
 /// Writes the steps by which the request was made.
-pub(crate) fn steps(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> anyhow::Result<()> {
+pub(crate) fn steps(
+    out: &mut CliOutput,
+    report: &CompactionReport,
+    before: RequestSize,
+    chosen: &RequestSpec,
+) -> anyhow::Result<()> {
     sizes(out, report, before, chosen)?;
     match (&chosen.policy, &chosen.rehearsed) {
         (Some(policy), Some(rehearsed)) => passes(out, &policy.name, rehearsed, report)?,
@@ -189,12 +199,17 @@ pub(crate) fn steps(out: &mut Output, report: &Report, before: Size, chosen: &Ch
 }
 
 /// Writes the steps of a policy.
-fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -> anyhow::Result<()> {
+fn passes(
+    out: &mut CliOutput,
+    policy: &str,
+    rehearsed: &PolicySimulation,
+    report: &CompactionReport,
+) -> anyhow::Result<()> {
     let resets = rehearsed.passes.iter().filter(|pass| pass.cause.is_some()).count();
     let summaries = rehearsed.passes.iter().filter(|pass| pass.summarised_through.is_some()).count();
     out.line(format_args!(
         "{NAME}{policy}{NAME:#} over {}: {}, {}",
-        text::count(rehearsed.calls, "call"),
+        text_format::count(rehearsed.calls, "call"),
         match resets {
             1 => "1 reset of the cache".to_owned(),
             resets => format!("{resets} resets of the cache"),
@@ -207,20 +222,25 @@ fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -
     if rehearsed.refused > 0 {
         out.line(format_args!(
             "{} refused: what must be sent did not fit",
-            text::count(rehearsed.refused, "call")
+            text_format::count(rehearsed.refused, "call")
         ))?;
     }
     if rehearsed.passes.is_empty() {
         return out.line("It fits as it is: nothing was touched.");
     }
-    let mut table = text::table(&["call", "why", "what was done", "tokens"], &[0, 3]);
+    let mut table = text_format::table(&["call", "why", "what was done", "tokens"], &[0, 3]);
     for pass in &rehearsed.passes {
         let mut done: Vec<String> = pass.steps.iter().map(|step| step.reducer.replace('_', " ")).collect();
         if let Some(through) = pass.summarised_through {
             done.insert(0, format!("summary through {through}"));
         }
         let cause = pass.cause.as_ref().map_or_else(|| "before it was sent".to_owned(), ToString::to_string);
-        table.add_row([(pass.call + 1).to_string(), cause, done.join(", "), text::tokens(pass.tokens)]);
+        table.add_row([
+            (pass.call + 1).to_string(),
+            cause,
+            done.join(", "),
+            text_format::tokens(pass.tokens),
+        ]);
     }
     out.line(table)?;
     if rehearsed.made_anew {
@@ -238,8 +258,9 @@ fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -
 }
 
 /// Writes the trace: the effect of each reducer.
-fn reductions(out: &mut Output, report: &Report) -> anyhow::Result<()> {
-    let mut table = text::table(&["what was done", "tokens", "saved", "changed", "left out"], &[1, 2, 3, 4]);
+fn reductions(out: &mut CliOutput, report: &CompactionReport) -> anyhow::Result<()> {
+    let mut table =
+        text_format::table(&["what was done", "tokens", "saved", "changed", "left out"], &[1, 2, 3, 4]);
     for step in &report.steps {
         let saved = step.before.0.saturating_sub(step.after.0);
         if saved == 0 && step.replaced == 0 && step.removed == 0 {
@@ -247,10 +268,10 @@ fn reductions(out: &mut Output, report: &Report) -> anyhow::Result<()> {
         }
         table.add_row([
             step.reducer.replace('_', " "),
-            text::tokens(step.after),
-            text::short(saved),
-            text::short(step.replaced),
-            text::short(step.removed),
+            text_format::tokens(step.after),
+            text_format::short(saved),
+            text_format::short(step.replaced),
+            text_format::short(step.removed),
         ]);
     }
     out.line(table)?;
@@ -258,7 +279,7 @@ fn reductions(out: &mut Output, report: &Report) -> anyhow::Result<()> {
 }
 
 /// Numbers of the events that are not shown in full, by kind.
-fn kinds(report: &Report) -> Vec<String> {
+fn kinds(report: &CompactionReport) -> Vec<String> {
     let kinds = [
         (Fidelity::Cut, "cut to head and tail"),
         (Fidelity::Reference, "replaced by how to fetch it again"),
@@ -270,12 +291,13 @@ fn kinds(report: &Report) -> Vec<String> {
         (count > 0).then(|| format!("{count} {words}"))
     });
     let silent = without_a_line(report);
-    let left_out = (silent > 0).then(|| format!("pieces of {} left out", text::count(silent, "event")));
+    let left_out =
+        (silent > 0).then(|| format!("pieces of {} left out", text_format::count(silent, "event")));
     counted.chain(left_out).collect()
 }
 
 /// Writes these events with the handles that lead back to them.
-fn promised(out: &mut Output, report: &Report) -> anyhow::Result<()> {
+fn promised(out: &mut CliOutput, report: &CompactionReport) -> anyhow::Result<()> {
     let counted = kinds(report);
     let silent = without_a_line(report);
     let promise = match (counted.len(), silent) {
@@ -292,8 +314,8 @@ fn promised(out: &mut Output, report: &Report) -> anyhow::Result<()> {
 }
 
 /// Number of events that a reducer left out or cut without a line that says so.
-fn without_a_line(report: &Report) -> u64 {
-    let by_a_step = |eviction: &&Eviction| report.steps.iter().any(|step| step.reducer == eviction.by);
+fn without_a_line(report: &CompactionReport) -> u64 {
+    let by_a_step = |eviction: &&EvictedContent| report.steps.iter().any(|step| step.reducer == eviction.by);
     let silent = report.evictions.iter().filter(|eviction| eviction.shown_as.is_none()).filter(by_a_step);
     silent.map(|eviction| eviction.events).sum()
 }

@@ -4,22 +4,22 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use epitome::{
-    compact::{Compacted, headline, tiers},
+    compact::{CompactedRequest, headline, tiers},
     core::context::{Segment, Tier},
 };
 use serde_json::{Value, json};
 
 use super::{
-    compact::{compact, whole},
+    compact::{compact, uncompacted_size},
     compaction_report::{self, bar},
-    open::Store,
-    output::{BOLD, DIM, NAME, NOTE, Output},
-    structured, text,
-    view::{Chosen, Source, ViewArgs},
+    output::{BOLD, CliOutput, DIM, NAME, NOTE},
+    request_source::{RequestSource, RequestSpec, ViewArgs},
+    store_lookup::DatabaseLocation,
+    structured_summary, text_format,
 };
 
 #[derive(ClapArgs)]
-pub(crate) struct Args {
+pub(crate) struct ContextArgs {
     /// Session or file to show.
     #[arg(value_name = "SESSION|FILE")]
     source: String,
@@ -38,23 +38,27 @@ pub(crate) struct Args {
 }
 
 /// Reads the source and makes the view it asks for.
-pub(crate) fn view(
+pub(crate) fn make_view(
     source: &str,
     at: Option<&str>,
     view: &ViewArgs,
-    store: &Store,
-) -> anyhow::Result<(Chosen, Compacted)> {
-    let mut chosen = view.choose(Source::find(source, at, store)?)?;
+    store: &DatabaseLocation,
+) -> anyhow::Result<(RequestSpec, CompactedRequest)> {
+    let mut chosen = view.resolve(RequestSource::find(source, at, store)?)?;
     let compacted = compact(&mut chosen)?;
     Ok((chosen, compacted))
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &ContextArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     if args.view.is_structured() {
-        let source = Source::find(&args.source, args.at.as_deref(), store)?;
-        return structured::run(&args.source, source, &args.view, None, out);
+        let source = RequestSource::find(&args.source, args.at.as_deref(), store)?;
+        return structured_summary::run(&args.source, source, &args.view, None, out);
     }
-    let (chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
+    let (chosen, compacted) = make_view(&args.source, args.at.as_deref(), &args.view, store)?;
     let tiers = tiers(&compacted.context);
     let around = compacted.context.tokens().less(tiers.values().copied().sum());
     if out.is_json() {
@@ -74,7 +78,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text_format::one_line(&chosen.title, text_format::width())))?;
     let budget = compacted.report.budget;
     let named = tiers.iter().map(|(tier, tokens)| (name(*tier), *tokens));
     for (name, tokens) in named.chain([("wrapping", around)]) {
@@ -82,7 +86,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         out.line(format_args!(
             "{name:>14}  {} {:>6} {share:>3} %",
             bar(tokens, budget),
-            text::tokens(tokens)
+            text_format::tokens(tokens)
         ))?;
     }
     let total = compacted.context.tokens();
@@ -90,8 +94,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         "{BOLD}{:>14}{BOLD:#}  {} {:>6} of {} tokens",
         "all",
         bar(total, budget),
-        text::tokens(total),
-        text::tokens(budget)
+        text_format::tokens(total),
+        text_format::tokens(budget)
     ))?;
     out.line(format_args!("{:>14}  {DIM}{}{DIM:#}", "margin", compacted.report.margin))?;
     if args.segments {
@@ -121,16 +125,20 @@ pub(crate) struct ExplainArgs {
     view: ViewArgs,
 }
 
-pub(crate) fn explain(args: &ExplainArgs, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let (chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
+pub(crate) fn explain(
+    args: &ExplainArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let (chosen, compacted) = make_view(&args.source, args.at.as_deref(), &args.view, store)?;
     let report = &compacted.report;
     if out.is_json() {
         let mut value = serde_json::to_value(report)?;
-        value["before"] = serde_json::to_value(whole(&chosen, report)?)?;
+        value["before"] = serde_json::to_value(uncompacted_size(&chosen, report)?)?;
         out.object(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
-    compaction_report::steps(&mut out, report, whole(&chosen, report)?, &chosen)?;
+    compaction_report::steps(&mut out, report, uncompacted_size(&chosen, report)?, &chosen)?;
     if report.steps.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -171,8 +179,8 @@ fn segment_line(segment: &Segment) -> String {
         "{:>6} {:<12} {fidelity:<9} {:>6}  {}",
         segment.turn() + 1,
         name(segment.tier()),
-        text::tokens(segment.tokens()),
-        text::one_line(&headline(segment), text::width().saturating_sub(40)),
+        text_format::tokens(segment.tokens()),
+        text_format::one_line(&headline(segment), text_format::width().saturating_sub(40)),
     )
 }
 
@@ -184,7 +192,7 @@ pub(crate) fn segment_json(segment: &Segment) -> Value {
         "fidelity": segment.fidelity(),
         "tokens": segment.tokens(),
         "events": segment.stands_for(),
-        "touched_by": segment.touched(),
-        "says": text::one_line(&headline(segment), 200),
+        "touched_by": segment.last_author(),
+        "says": text_format::one_line(&headline(segment), 200),
     })
 }

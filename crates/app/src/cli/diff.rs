@@ -7,21 +7,21 @@ use epitome::{
     compact::headline,
     core::{
         Seq,
-        context::{Body, Context, Segment},
+        context::{Context, Segment, SegmentBody},
     },
 };
 use serde_json::{Value, json};
 
 use super::{
-    context::{segment_json, view},
-    open::Store,
-    output::{BOLD, DIM, NOTE, Output},
-    text,
-    view::ViewArgs,
+    context::{make_view, segment_json},
+    output::{BOLD, CliOutput, DIM, NOTE},
+    request_source::ViewArgs,
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
-pub(crate) struct Args {
+pub(crate) struct DiffArgs {
     /// Session or file to compare.
     #[arg(value_name = "SESSION|FILE")]
     source: String,
@@ -43,31 +43,31 @@ pub(crate) struct Args {
 }
 
 /// Change of a segment between two contexts.
-enum Change<'a> {
+enum SegmentChange<'a> {
     Same,
     Added(&'a Segment),
     Gone(&'a Segment),
     Changed(&'a Segment, &'a Segment),
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let (_, before) = view(&args.source, args.from.as_deref(), &args.view, store)?;
+pub(crate) fn run(args: &DiffArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
+    let (_, before) = make_view(&args.source, args.from.as_deref(), &args.view, store)?;
     let (_, after) = match &args.against {
         Some(policy) => {
             let other = ViewArgs { policy: Some(policy.clone()), ..args.view.clone() };
-            view(&args.source, args.from.as_deref(), &other, store)?
+            make_view(&args.source, args.from.as_deref(), &other, store)?
         }
-        None => view(&args.source, args.to.as_deref(), &args.view, store)?,
+        None => make_view(&args.source, args.to.as_deref(), &args.view, store)?,
     };
     let changes = changes(&before.context, &after.context);
-    let same = changes.iter().filter(|change| matches!(change, Change::Same)).count();
+    let same = changes.iter().filter(|change| matches!(change, SegmentChange::Same)).count();
     if out.is_json() {
         for change in &changes {
             let (what, before, after) = match change {
-                Change::Same => continue,
-                Change::Added(segment) => ("added", None, Some(segment)),
-                Change::Gone(segment) => ("gone", Some(segment), None),
-                Change::Changed(before, after) => ("changed", Some(before), Some(after)),
+                SegmentChange::Same => continue,
+                SegmentChange::Added(segment) => ("added", None, Some(segment)),
+                SegmentChange::Gone(segment) => ("gone", Some(segment), None),
+                SegmentChange::Changed(before, after) => ("changed", Some(before), Some(after)),
             };
             let side =
                 |segment: Option<&&Segment>| segment.map_or(Value::Null, |segment| segment_json(segment));
@@ -77,16 +77,16 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     }
     out.line(format_args!(
         "{BOLD}{} → {} tokens{BOLD:#} {DIM}· {} the same{DIM:#}",
-        text::tokens(before.context.tokens()),
-        text::tokens(after.context.tokens()),
-        text::count(same as u64, "segment"),
+        text_format::tokens(before.context.tokens()),
+        text_format::tokens(after.context.tokens()),
+        text_format::count(same as u64, "segment"),
     ))?;
     for change in &changes {
         match change {
-            Change::Same => {}
-            Change::Added(segment) => out.line(format_args!("+ {}", line(segment)))?,
-            Change::Gone(segment) => out.line(format_args!("{DIM}- {}{DIM:#}", line(segment)))?,
-            Change::Changed(before, after) => out.line(format_args!(
+            SegmentChange::Same => {}
+            SegmentChange::Added(segment) => out.line(format_args!("+ {}", line(segment)))?,
+            SegmentChange::Gone(segment) => out.line(format_args!("{DIM}- {}{DIM:#}", line(segment)))?,
+            SegmentChange::Changed(before, after) => out.line(format_args!(
                 "{NOTE}~ {:?} → {:?}{NOTE:#} {}",
                 before.fidelity(),
                 after.fidelity(),
@@ -98,35 +98,37 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 }
 
 fn line(segment: &Segment) -> String {
-    let words = text::one_line(&headline(segment), text::width().saturating_sub(30));
-    format!("turn {:<4} {:>6}  {words}", segment.turn() + 1, text::tokens(segment.tokens()))
+    let words = text_format::one_line(&headline(segment), text_format::width().saturating_sub(30));
+    format!("turn {:<4} {:>6}  {words}", segment.turn() + 1, text_format::tokens(segment.tokens()))
 }
 
-fn changes<'a>(before: &'a Context, after: &'a Context) -> Vec<Change<'a>> {
+fn changes<'a>(before: &'a Context, after: &'a Context) -> Vec<SegmentChange<'a>> {
     let mut old: BTreeMap<_, &Segment> =
         before.segments().iter().map(|segment| (key(segment), segment)).collect();
-    let mut changes: Vec<Change<'a>> = after
+    let mut changes: Vec<SegmentChange<'a>> = after
         .segments()
         .iter()
         .map(|segment| match old.remove(&key(segment)) {
-            None => Change::Added(segment),
-            Some(was) if shows_the_same(was, segment) => Change::Same,
-            Some(was) => Change::Changed(was, segment),
+            None => SegmentChange::Added(segment),
+            Some(was) if shows_the_same(was, segment) => SegmentChange::Same,
+            Some(was) => SegmentChange::Changed(was, segment),
         })
         .collect();
-    changes.extend(old.into_values().map(Change::Gone));
+    changes.extend(old.into_values().map(SegmentChange::Gone));
     changes
 }
 
 /// Returns true if two segments show the same text, even if they come from different events.
 fn shows_the_same(one: &Segment, other: &Segment) -> bool {
     let said = match (one.body(), other.body()) {
-        (Body::Prefix(one), Body::Prefix(other))
-        | (Body::Instruction(one), Body::Instruction(other))
-        | (Body::Summary(one), Body::Summary(other)) => one.event.fact == other.event.fact,
-        (Body::Carried(one), Body::Carried(other)) => one.event.raw.json == other.event.raw.json,
-        (Body::Note(one), Body::Note(other)) => one.text == other.text,
-        (Body::User { .. }, Body::User { .. }) => one.shown() == other.shown(),
+        (SegmentBody::Prefix(one), SegmentBody::Prefix(other))
+        | (SegmentBody::Instruction(one), SegmentBody::Instruction(other))
+        | (SegmentBody::Summary(one), SegmentBody::Summary(other)) => one.event.fact == other.event.fact,
+        (SegmentBody::Carried(one), SegmentBody::Carried(other)) => {
+            one.event.raw.json == other.event.raw.json
+        }
+        (SegmentBody::Note(one), SegmentBody::Note(other)) => one.text == other.text,
+        (SegmentBody::User { .. }, SegmentBody::User { .. }) => one.shown() == other.shown(),
         (one, other) => one == other,
     };
     said && one.fidelity() == other.fidelity()
@@ -135,13 +137,13 @@ fn shows_the_same(one: &Segment, other: &Segment) -> bool {
 /// The event and the part of it that a segment shows.
 fn key(segment: &Segment) -> (Option<Seq>, usize) {
     let part = match segment.body() {
-        Body::Answer { part, .. } | Body::Exchange { part, .. } => part + 1,
-        Body::Prefix(_)
-        | Body::Instruction(_)
-        | Body::User { .. }
-        | Body::Carried(_)
-        | Body::Summary(_)
-        | Body::Note(_) => 0,
+        SegmentBody::Answer { part, .. } | SegmentBody::Exchange { part, .. } => part + 1,
+        SegmentBody::Prefix(_)
+        | SegmentBody::Instruction(_)
+        | SegmentBody::User { .. }
+        | SegmentBody::Carried(_)
+        | SegmentBody::Summary(_)
+        | SegmentBody::Note(_) => 0,
     };
     (segment.stands_for().first(), part)
 }
@@ -151,8 +153,8 @@ mod tests {
     use epitome::{
         compact,
         core::{
-            context::{Edit, Fidelity, Names},
-            meter::{Meter, Overhead},
+            context::{EventNaming, Fidelity, SegmentEdit},
+            meter::{Meter, TokenOverhead},
             profile::Tokenizer,
         },
         wire::Format,
@@ -164,13 +166,13 @@ mod tests {
         let request =
             json!({"system": system, "messages": [{"role": "user", "content": "one two three four five"}]});
         let events = Format::Anthropic.decode_request(&request.to_string()).expect("a request");
-        let meter = Meter::new(Tokenizer::O200k.counter(), Overhead::default());
-        compact::context(&compact::line(events), meter, Names::Messages)
+        let meter = Meter::new(Tokenizer::O200k.counter(), TokenOverhead::default());
+        compact::context(&compact::line(events), meter, EventNaming::Messages)
     }
 
     fn changed(before: &Context, after: &Context) -> usize {
         assert_eq!(before.tokens(), after.tokens(), "counts tell nothing here");
-        changes(before, after).iter().filter(|change| !matches!(change, Change::Same)).count()
+        changes(before, after).iter().filter(|change| !matches!(change, SegmentChange::Same)).count()
     }
 
     #[test]
@@ -179,7 +181,11 @@ mod tests {
         assert_eq!(changed(&context("Say yes."), &context("Ask yes.")), 1);
         let stub = |words: &str| {
             context("Say yes.").edit("test", |_, segment| {
-                if segment.is_user() { Edit::line(words.to_owned(), Fidelity::Stub) } else { Edit::Keep }
+                if segment.is_user() {
+                    SegmentEdit::line(words.to_owned(), Fidelity::Stub)
+                } else {
+                    SegmentEdit::Keep
+                }
             })
         };
         assert_eq!(changed(&stub("gone"), &stub("gone")), 0);

@@ -5,20 +5,24 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 
 use super::{
-    open::Store,
-    output::{BOLD, DIM, NOTE, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NOTE},
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
 #[command(after_help = "Checking changes nothing. The exit code is 1 if there is a problem.")]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// First rebuild all derived data: turns, counts and search index.
     #[arg(long)]
     rebuild: bool,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &DoctorArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     if args.rebuild {
         store.rebuild()?;
@@ -45,7 +49,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         out.line(format_args!(
             "{BOLD}{} in {}.{BOLD:#} If only derived tables are affected: epitome doctor --rebuild. \
              If the log is: restore a backup.",
-            text::count(problems as u64, "problem"),
+            text_format::count(problems as u64, "problem"),
             store.path().display()
         ))?;
     }

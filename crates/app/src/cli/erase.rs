@@ -7,19 +7,19 @@ use std::{
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
-use epitome::store::records::Scrubbed;
+use epitome::store::records::ScrubState;
 
 use super::{
-    open::Store,
-    output::{BOLD, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, NAME},
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
 #[command(
     after_help = "What forks in other sessions share with it stays with them. A line without content goes to the audit."
 )]
-pub(crate) struct Args {
+pub(crate) struct EraseArgs {
     /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
@@ -28,7 +28,11 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &EraseArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let row = store.find_session(&args.session)?;
     if !args.yes {
@@ -38,9 +42,9 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         anstream::eprintln!(
             "Erase {NAME}{}{NAME:#} {BOLD}{}{BOLD:#} ({}, {})? This cannot be undone. Type `erase` to go on:",
             row.id,
-            text::one_line(&row.title, text::width()),
-            text::count(row.threads, "thread"),
-            text::count(row.events, "event"),
+            text_format::one_line(&row.title, text_format::width()),
+            text_format::count(row.threads, "thread"),
+            text_format::count(row.events, "event"),
         );
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
@@ -48,7 +52,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             bail!("nothing was erased");
         }
     }
-    let erased = store.erase(row.id, text::now())?;
+    let erased = store.erase(row.id, text_format::now())?;
     if out.is_json() {
         let mut value = serde_json::to_value(&erased)?;
         value["session"] = row.id.to_string().into();
@@ -58,17 +62,17 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     out.line(format_args!(
         "Erased {}: {}, {}, {}.",
         row.id,
-        text::count(erased.threads, "thread"),
-        text::count(erased.events, "event"),
-        text::count(erased.media, "medium").replace("mediums", "media"),
+        text_format::count(erased.threads, "thread"),
+        text_format::count(erased.events, "event"),
+        text_format::count(erased.media, "medium").replace("mediums", "media"),
     ))?;
     if erased.shared > 0 {
         out.line(format_args!(
             "{} live on as copies: forks in other sessions share them.",
-            text::count(erased.shared, "event")
+            text_format::count(erased.shared, "event")
         ))?;
     }
-    if erased.scrubbed == Scrubbed::Waiting {
+    if erased.scrubbed == ScrubState::Waiting {
         out.line("Another process still reads old pages of the file: once it has finished, `epitome doctor --rebuild` clears them.")?;
     }
     Ok(ExitCode::SUCCESS)

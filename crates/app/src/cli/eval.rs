@@ -12,22 +12,22 @@ use clap::Args as ClapArgs;
 use epitome::{
     core::{
         Digest, Tokens,
-        meter::{Meter, Overhead},
+        meter::{Meter, TokenOverhead},
         policy::Policy,
-        tokens::O200k,
+        tokens::O200kCounter,
     },
-    eval::{Evaluation, SECTIONS, Subject, built_in},
+    evaluation::{EvaluationSession, SECTION_COUNT, SummaryEvaluation, summarise_built_in},
     import::find_files,
-    kept::Tally,
-    wire::transcripts::{self, Limits, ReadError},
+    summary_retention::RetentionTally,
+    wire::transcripts::{self, TranscriptError, TranscriptLimits},
 };
 use serde_json::json;
 
 use super::{
-    output::{BOLD, DIM, NOTE, Output},
+    output::{BOLD, CliOutput, DIM, NOTE},
     parallel::for_all,
-    text,
-    view::{Amount, parse_amount, thread_events},
+    request_source::{TokenAmount, parse_amount, thread_events},
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -40,14 +40,14 @@ A session of which half was in one before it (*) is shown and not counted. Needs
 
   epitome eval ~/.claude/projects
   epitome eval sessions/ --over 150k --chain 1,10 --csv > kept.csv")]
-pub(crate) struct Args {
+pub(crate) struct EvalArgs {
     /// Transcripts, or folders of them.
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
 
     /// Measure only sessions with more tokens than this.
     #[arg(long, value_name = "N", default_value = "60k", value_parser = parse_amount)]
-    over: Amount,
+    over: TokenAmount,
 
     /// Numbers of compactions in a row to measure.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,5")]
@@ -64,16 +64,16 @@ pub(crate) struct Args {
 }
 
 /// Measurements of a session.
-struct Measured {
+struct EvaluatedSession {
     name: String,
     tokens: Tokens,
     contents: Vec<(Digest, Tokens)>,
-    evaluations: Vec<Evaluation>,
+    evaluations: Vec<SummaryEvaluation>,
 }
 
 /// Measurements of all sessions for one number of compactions.
 #[derive(Default)]
-struct Total {
+struct EvalTotals {
     sessions: u64,
     made: u64,
     span: u64,
@@ -81,11 +81,11 @@ struct Total {
     least: Option<f64>,
     filled: u64,
     complete: u64,
-    items: Tally,
+    items: RetentionTally,
 }
 
-pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
-    let Amount::Tokens(over) = args.over else { bail!("--over is an amount of tokens, such as 60k") };
+pub(crate) fn run(args: &EvalArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
+    let TokenAmount::Tokens(over) = args.over else { bail!("--over is an amount of tokens, such as 60k") };
     let rules = Policy::named(&args.policy)?.summary;
     let Some(rules) = rules else { bail!("the policy `{}` makes no summaries: name another", args.policy) };
     let (mut files, mut unread) = (Vec::new(), Vec::new());
@@ -94,7 +94,8 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
         files.extend(found);
         unread.extend(errors.iter().map(ToString::to_string));
     }
-    let mut totals: Vec<(u64, Total)> = args.chain.iter().map(|chain| (*chain, Total::default())).collect();
+    let mut totals: Vec<(u64, EvalTotals)> =
+        args.chain.iter().map(|chain| (*chain, EvalTotals::default())).collect();
     if args.csv {
         out.line(
             "session,tokens,new,chain,made,span,summary,ratio,filled,sections,items,told,counted,unspoken",
@@ -114,10 +115,11 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
             "unspoken"
         ))?;
     }
-    let mut known = Known::default();
+    let mut known = SeenContents::default();
     let measure = |path: &PathBuf| {
         measured(path, Tokens(over), |subject| {
-            let evaluate = |chain: &u64| subject.chained(*chain, &rules, |order| Ok(built_in(order)));
+            let evaluate =
+                |chain: &u64| subject.compact_chain(*chain, &rules, |order| Ok(summarise_built_in(order)));
             args.chain.iter().filter_map(evaluate).collect()
         })
     };
@@ -127,15 +129,15 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
             Ok(measured) => {
                 for one in measured {
                     let standing = known.meet(&one);
-                    if standing == Standing::New {
+                    if standing == SessionNovelty::New {
                         for evaluation in &one.evaluations {
-                            let of_chain = |(chain, _): &&mut (u64, Total)| *chain == evaluation.chain;
+                            let of_chain = |(chain, _): &&mut (u64, EvalTotals)| *chain == evaluation.chain;
                             if let Some((_, total)) = totals.iter_mut().find(of_chain) {
                                 total.add(evaluation);
                             }
                         }
                     }
-                    tell(&one, standing, args, &mut out)?;
+                    print_session(&one, standing, args, &mut out)?;
                 }
             }
             Err(error) => unread.push(format!("{}: {error}", path.display())),
@@ -150,20 +152,20 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
 fn measured(
     path: &Path,
     over: Tokens,
-    evaluate: impl Fn(&Subject) -> Vec<Evaluation>,
-) -> Result<Vec<Measured>, String> {
+    evaluate: impl Fn(&EvaluationSession) -> Vec<SummaryEvaluation>,
+) -> Result<Vec<EvaluatedSession>, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let sessions = match transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default()) {
+    let sessions = match transcripts::read(&path.to_string_lossy(), &bytes, &TranscriptLimits::default()) {
         Ok(reading) => reading.sessions,
-        Err(ReadError::UnknownAgent { .. }) => return Ok(Vec::new()),
+        Err(TranscriptError::UnknownAgent { .. }) => return Ok(Vec::new()),
         Err(error) => return Err(error.to_string()),
     };
     let file = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut all = Vec::new();
     for session in &sessions {
         for (index, thread) in session.threads.iter().enumerate() {
-            let meter = Arc::new(Meter::new(Arc::new(O200k), Overhead::default()));
-            let subject = Subject::new(thread_events(session, thread.id), meter);
+            let meter = Arc::new(Meter::new(Arc::new(O200kCounter), TokenOverhead::default()));
+            let subject = EvaluationSession::new(thread_events(session, thread.id), meter);
             if subject.tokens() <= over {
                 continue;
             }
@@ -174,7 +176,12 @@ fn measured(
                 format!("{file} {}{of}", session.key)
             };
             let contents = subject.contents().collect();
-            all.push(Measured { name, tokens: subject.tokens(), contents, evaluations: evaluate(&subject) });
+            all.push(EvaluatedSession {
+                name,
+                tokens: subject.tokens(),
+                contents,
+                evaluations: evaluate(&subject),
+            });
         }
     }
     Ok(all)
@@ -182,7 +189,7 @@ fn measured(
 
 /// Novelty of a session compared with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum SessionNovelty {
     /// A new session.
     New,
     /// A repeated session: half of it or more was in earlier ones, as in a resumed file, a fork, or a part of
@@ -192,60 +199,70 @@ enum Standing {
 
 /// Content of the sessions so far.
 #[derive(Default)]
-struct Known {
+struct SeenContents {
     contents: HashSet<Digest>,
     again: u64,
 }
 
-impl Known {
-    fn meet(&mut self, one: &Measured) -> Standing {
+impl SeenContents {
+    fn meet(&mut self, one: &EvaluatedSession) -> SessionNovelty {
         let known = one.contents.iter().filter(|(content, _)| self.contents.contains(content));
         let shared: Tokens = known.map(|(_, tokens)| *tokens).sum();
         self.contents.extend(one.contents.iter().map(|(content, _)| *content));
         if shared.0 * 2 < one.tokens.0 {
-            return Standing::New;
+            return SessionNovelty::New;
         }
         self.again += 1;
-        Standing::Again
+        SessionNovelty::Again
     }
 }
 
-fn tell(one: &Measured, standing: Standing, args: &Args, out: &mut Output) -> anyhow::Result<()> {
+fn print_session(
+    one: &EvaluatedSession,
+    standing: SessionNovelty,
+    args: &EvalArgs,
+    out: &mut CliOutput,
+) -> anyhow::Result<()> {
     for (index, told) in one.evaluations.iter().enumerate() {
         let tally = told.kept.total();
         let ratio = told.ratio();
-        let Evaluation { chain, made, span, summary, filled, sections, .. } = told;
-        let Tally { items, shown, counted, covered, lost } = tally;
+        let SummaryEvaluation { chain, made, span, summary, filled, sections, .. } = told;
+        let RetentionTally { items, shown, counted, covered, lost } = tally;
         let unspoken = covered + lost;
         if args.csv {
             let name = one.name.replace('"', "\"\"");
             out.line(format_args!(
                 "\"{name}\",{},{},{chain},{made},{},{},{ratio:.2},{filled},{sections},{items},{shown},{counted},{unspoken}",
                 one.tokens.0,
-                standing == Standing::New,
+                standing == SessionNovelty::New,
                 span.0,
                 summary.0
             ))?;
         } else if out.is_json() {
             out.object(&json!({
-                "session": one.name, "tokens": one.tokens, "new": standing == Standing::New, "ratio": ratio, "items": tally, "evaluation": told,
+                "session": one.name, "tokens": one.tokens, "new": standing == SessionNovelty::New, "ratio": ratio, "items": tally, "evaluation": told,
             }))?;
         } else {
             let (name, tokens) = match (index, standing) {
-                (0, Standing::New) => (ends(&one.name), text::tokens(one.tokens)),
-                (0, Standing::Again) => (ends(&format!("*{}", one.name)), text::tokens(one.tokens)),
+                (0, SessionNovelty::New) => (shorten_middle(&one.name), text_format::tokens(one.tokens)),
+                (0, SessionNovelty::Again) => {
+                    (shorten_middle(&format!("*{}", one.name)), text_format::tokens(one.tokens))
+                }
                 _ => Default::default(),
             };
             let chain = if made == chain { chain.to_string() } else { format!("{made}/{chain}") };
-            let span = format!("{} → {}", text::tokens(*span), text::tokens(*summary));
-            let sections = format!("{filled}/{SECTIONS}");
+            let span = format!("{} → {}", text_format::tokens(*span), text_format::tokens(*summary));
+            let sections = format!("{filled}/{SECTION_COUNT}");
             out.line(format_args!(
                 "{name:34} {tokens:>7} {chain:>5} {span:>16} {:>7} {sections:>8} {items:>5} {shown:>5} {counted:>7} \
                  {unspoken:>8}",
                 format!("{ratio:.1}x")
             ))?;
             for example in &told.kept.unspoken {
-                out.line(format_args!("    {NOTE}unspoken: {}{NOTE:#}", text::one_line(example, 100)))?;
+                out.line(format_args!(
+                    "    {NOTE}unspoken: {}{NOTE:#}",
+                    text_format::one_line(example, 100)
+                ))?;
             }
         }
     }
@@ -253,7 +270,7 @@ fn tell(one: &Measured, standing: Standing, args: &Args, out: &mut Output) -> an
 }
 
 /// Shortens a name to its beginning and its end, which are where files of one session differ.
-fn ends(name: &str) -> String {
+fn shorten_middle(name: &str) -> String {
     let letters: Vec<char> = name.chars().filter(|letter| !letter.is_control()).collect();
     match letters.len() {
         0..=34 => letters.iter().collect(),
@@ -261,25 +278,25 @@ fn ends(name: &str) -> String {
     }
 }
 
-impl Total {
-    fn add(&mut self, told: &Evaluation) {
+impl EvalTotals {
+    fn add(&mut self, told: &SummaryEvaluation) {
         self.sessions += 1;
         self.made += told.made;
         self.span += told.span.0;
         self.summary += told.summary.0;
         self.least = Some(self.least.map_or(told.ratio(), |least| least.min(told.ratio())));
         self.filled += told.filled;
-        self.complete += u64::from(told.sections == SECTIONS as u64);
+        self.complete += u64::from(told.sections == SECTION_COUNT as u64);
         self.items += told.kept.total();
     }
 }
 
 fn summary(
-    totals: &[(u64, Total)],
+    totals: &[(u64, EvalTotals)],
     again: u64,
     unread: &[String],
-    args: &Args,
-    out: &mut Output,
+    args: &EvalArgs,
+    out: &mut CliOutput,
 ) -> anyhow::Result<()> {
     for error in unread {
         anstream::eprintln!("{NOTE}{error}{NOTE:#}");
@@ -292,14 +309,14 @@ fn summary(
     }
     out.line("")?;
     for (chain, total) in totals.iter().filter(|(_, total)| total.sessions > 0) {
-        let Total { sessions, made, span, summary, least, filled, complete, items } = total;
+        let EvalTotals { sessions, made, span, summary, least, filled, complete, items } = total;
         #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         out.line(format_args!(
-            "{BOLD}{}{BOLD:#} on {}, {made} made: {:.1}x smaller (at least {:.1}x); {:.1} of {SECTIONS} sections filled, \
+            "{BOLD}{}{BOLD:#} on {}, {made} made: {:.1}x smaller (at least {:.1}x); {:.1} of {SECTION_COUNT} sections filled, \
              {complete} of {sessions} complete",
             if *chain == 1 { "1 compaction".to_owned() } else { format!("{chain} in a row") },
-            text::count(*sessions, "session"),
+            text_format::count(*sessions, "session"),
             share(*span, *summary),
             least.unwrap_or_default(),
             share(*filled, *sessions),
@@ -316,7 +333,7 @@ fn summary(
     if again > 0 {
         out.line(format_args!(
             "{DIM}{} marked * not counted: half of it or more was in one before.{DIM:#}",
-            text::count(again, "session")
+            text_format::count(again, "session")
         ))?;
     }
     Ok(())

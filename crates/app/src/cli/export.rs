@@ -5,15 +5,15 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use epitome::{
-    core::Logged,
-    wire::{Completion, Format},
+    core::LoggedEvent,
+    wire::{EncodeMode, Format},
 };
 use serde_json::json;
 
 use super::{
-    open::{self, Store},
-    output::{DIM, Output},
-    text,
+    output::{CliOutput, DIM},
+    store_lookup::{self, DatabaseLocation},
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -21,13 +21,13 @@ use super::{
 Messages that came in the format asked for leave with the bytes they came with; others are written afresh. \
 The default is the log as it was, which a provider may refuse: interrupted calls have no result. --legal pairs every \
 call and puts roles in order. What the log does not hold (often the model, the limits, the tools) is yours to add.")]
-pub(crate) struct Args {
+pub(crate) struct ExportArgs {
     /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
     /// Format to write.
     #[arg(long, value_enum)]
-    format: To,
+    format: ExportFormat,
 
     /// Complete the request where its provider would refuse it.
     #[arg(long)]
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum To {
+enum ExportFormat {
     /// A request to OpenAI's Chat Completions.
     OpenaiChat,
     /// A request to OpenAI's Responses.
@@ -58,20 +58,24 @@ enum To {
     Jsonl,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &ExportArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
-    let thread = open::thread(&store, &session, args.thread.as_deref())?;
+    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
     let last = match &args.at {
         None => None,
-        Some(turn) => Some(open::turn(thread.id, &store.turns(thread.id)?, turn)?.1.turn.last),
+        Some(turn) => Some(store_lookup::turn(thread.id, &store.turns(thread.id)?, turn)?.1.turn.last),
     };
-    let events = open::events(&store, thread.id, last)?;
+    let events = store_lookup::events(&store, thread.id, last)?;
     let bytes = match args.format {
-        To::Jsonl => lines(&events)?,
-        To::OpenaiChat => request(Format::OpenaiChat, &events, args.legal)?,
-        To::OpenaiResponses => request(Format::OpenaiResponses, &events, args.legal)?,
-        To::Anthropic => request(Format::Anthropic, &events, args.legal)?,
+        ExportFormat::Jsonl => lines(&events)?,
+        ExportFormat::OpenaiChat => request(Format::OpenaiChat, &events, args.legal)?,
+        ExportFormat::OpenaiResponses => request(Format::OpenaiResponses, &events, args.legal)?,
+        ExportFormat::Anthropic => request(Format::Anthropic, &events, args.legal)?,
     };
     let Some(path) = &args.out else {
         out.bytes(&bytes)?;
@@ -84,28 +88,28 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         out.line(format_args!(
             "{} {DIM}({}, {}){DIM:#}",
             path.display(),
-            text::count(events.len() as u64, "event"),
-            text::count(bytes.len() as u64, "byte"),
+            text_format::count(events.len() as u64, "event"),
+            text_format::count(bytes.len() as u64, "byte"),
         ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn request(format: Format, events: &[Logged], legal: bool) -> anyhow::Result<Vec<u8>> {
-    let completion = if legal { Completion::Legal } else { Completion::AsRecorded };
+fn request(format: Format, events: &[LoggedEvent], legal: bool) -> anyhow::Result<Vec<u8>> {
+    let completion = if legal { EncodeMode::Legal } else { EncodeMode::AsRecorded };
     let mut body = format.encode(events.iter().map(|logged| &logged.event), completion)?.body.into_bytes();
     body.push(b'\n');
     Ok(body)
 }
 
-fn lines(events: &[Logged]) -> anyhow::Result<Vec<u8>> {
+fn lines(events: &[LoggedEvent]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for logged in events {
         let event = &logged.event;
         let line = json!({
             "id": logged.id,
             "kind": event.fact.kind(),
-            "time": event.time.and_then(text::rfc3339),
+            "time": event.time.and_then(text_format::rfc3339),
             "origin": event.origin,
             "dialect": event.raw.dialect,
             "normal": event.normal,

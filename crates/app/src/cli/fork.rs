@@ -7,7 +7,7 @@ use epitome::{
     core::{Seq, SessionId, ThreadId},
     lineage::ForkMode,
     store::{
-        EventLog, Sqlite,
+        EventLog, SqliteStore,
         records::{NewFork, NewSession, SessionRow, ThreadRow},
     },
 };
@@ -15,10 +15,10 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    live::{Live, Opening},
-    open::{self, Store},
-    output::{BOLD, DIM, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME},
+    session_args::{BlockingSession, SessionOpenOptions},
+    store_lookup::{self, DatabaseLocation},
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -29,7 +29,7 @@ saw after that turn.
   epitome fork SESSION --at 12
   epitome fork SESSION --at 12 --with-summary     cheap: of what was summarised later, what had happened by then
   epitome fork SESSION --at 12 --full             complete: every word, also of what was summarised before")]
-pub(crate) struct Args {
+pub(crate) struct ForkArgs {
     /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     full: bool,
 }
 
-impl Args {
+impl ForkArgs {
     fn mode(&self) -> Option<ForkMode> {
         match (self.with_summary, self.full) {
             (true, _) => Some(ForkMode::WithSummary),
@@ -64,18 +64,18 @@ impl Args {
     }
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ForkArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = Arc::new(store.open_existing()?);
     let session = store.find_session(&args.session)?;
-    let thread = open::thread(&store, &session, args.thread.as_deref())?;
+    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
     let turns = store.turns(thread.id)?;
-    let (number, row) = open::turn(thread.id, &turns, &args.at)?;
+    let (number, row) = store_lookup::turn(thread.id, &turns, &args.at)?;
     let title = args.title.clone().unwrap_or_else(|| format!("{} (fork at turn {number})", session.title));
     let at = row.turn.last;
     let (id, new) = match args.mode() {
         None => share(&store, &session, &thread, at, &title)?,
         Some(mode) => {
-            let live = Live::open(&store, thread.id, Opening::default(), None)?;
+            let live = BlockingSession::open(&store, thread.id, SessionOpenOptions::default(), None)?;
             let fork = live.wait(live.session.fork(at, mode, &title))?;
             (fork.id(), fork.thread())
         }
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         out.line(format_args!(
             "{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}",
             id,
-            text::one_line(&title, text::width())
+            text_format::one_line(&title, text_format::width())
         ))?;
         out.line(format_args!("shares turns 1 to {number} ({at} events) with {}", session.id))?;
         let said = match (args.mode(), appended) {
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             }
             (Some(ForkMode::InFull), undone) => Some(format!(
                 "everything is shown word for word: {} undone in it",
-                text::count(undone, "compaction")
+                text_format::count(undone, "compaction")
             )),
         };
         if let Some(said) = said {
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 
 /// Makes a session that shares the past up to an event and has no events of its own.
 fn share(
-    store: &Sqlite,
+    store: &SqliteStore,
     session: &SessionRow,
     thread: &ThreadRow,
     at: Seq,
@@ -139,7 +139,7 @@ fn share(
             key: None,
             title: title.to_owned(),
             source: session.source.clone(),
-            created: Some(text::now()),
+            created: Some(text_format::now()),
             principal: session.principal.clone(),
         },
         thread: ThreadId::new(Uuid::now_v7()),

@@ -8,10 +8,10 @@ use epitome::{core::Fact, store::EventLog};
 use serde_json::json;
 
 use super::{
-    live::{Live, Named},
-    open::Store,
-    output::{BOLD, DIM, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME},
+    session_args::{BlockingSession, ThreadArgs},
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -21,15 +21,19 @@ the user's next message; what is behind the summary can still be recalled and se
 
   epitome handoff SESSION \"Now write the migration guide.\"
   epitome handoff SESSION - < goal.md")]
-pub(crate) struct Args {
+pub(crate) struct HandoffArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 
     /// Goal of the new session; `-` reads it from standard input.
     goal: String,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &HandoffArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let goal = match args.goal.as_str() {
         "-" => std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?,
         goal => goal.to_owned(),
@@ -39,12 +43,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         bail!("say what the new session is for: the goal is empty");
     }
     let store = Arc::new(store.open_existing()?);
-    let (row, live) = Live::of(&store, &args.named)?;
+    let (row, live) = BlockingSession::of(&store, &args.named)?;
     let shared = store.head(live.session.thread())?.seq;
     let (before, _) = live.wait(live.session.size())?;
     let new = live.wait(live.session.hand_over(goal))?;
     let (after, _) = live.wait(new.size())?;
-    store.set_title(new.id(), &text::one_line(goal, 80))?;
+    store.set_title(new.id(), &text_format::one_line(goal, 80))?;
     let next = store.read(new.thread(), shared.next(), 1)?.pop();
     let is_summarised = next.is_some_and(|logged| matches!(logged.event.fact, Fact::Compacted(_)));
     if out.is_json() {
@@ -60,13 +64,13 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}", new.id(), text::one_line(goal, 80)))?;
+    out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}", new.id(), text_format::one_line(goal, 80)))?;
     if is_summarised {
         out.line(format_args!(
             "goes on from a summary of {}: {} → {} tokens",
             row.id,
-            text::tokens(before),
-            text::tokens(after)
+            text_format::tokens(before),
+            text_format::tokens(after)
         ))?;
     } else {
         out.line(format_args!("shows {} word for word: a summary would be no shorter", row.id))?;

@@ -11,13 +11,13 @@ use epitome::{
 use serde_json::json;
 
 use super::{
-    open::{self, Store},
-    output::{BOLD, DIM, NAME, NOTE, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME, NOTE},
+    store_lookup::{self, DatabaseLocation},
+    text_format,
 };
 
 #[derive(ClapArgs)]
-pub(crate) struct Args {
+pub(crate) struct HistoryArgs {
     /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
@@ -30,10 +30,14 @@ pub(crate) struct Args {
     summarized_by: Option<String>,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &HistoryArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
-    let thread = open::thread(&store, &session, args.thread.as_deref())?;
+    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
     let rows = store.turns(thread.id)?;
     let chosen = match &args.summarized_by {
         None => rows.iter().enumerate().collect(),
@@ -47,9 +51,9 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     }
     out.line(format_args!(
         "{BOLD}{}{BOLD:#} · thread {} · {}",
-        text::one_line(&session.title, text::width()),
-        text::one_line(&thread.name, 80),
-        text::count(chosen.len() as u64, "turn")
+        text_format::one_line(&session.title, text_format::width()),
+        text_format::one_line(&thread.name, 80),
+        text_format::count(chosen.len() as u64, "turn")
     ))?;
     for (index, row) in chosen {
         out.line(line(index + 1, row, &rows))?;
@@ -62,7 +66,7 @@ fn covered<'a>(
     rows: &'a [TurnRow],
     name: &str,
 ) -> anyhow::Result<Vec<(usize, &'a TurnRow)>> {
-    let (number, row) = open::turn(thread, rows, name)?;
+    let (number, row) = store_lookup::turn(thread, rows, name)?;
     let turns: Vec<Turn> = rows.iter().map(|row| row.turn.clone()).collect();
     let Some(ids) = covered_by(&turns, row.turn.id) else {
         let compactions: Vec<String> = rows
@@ -90,7 +94,7 @@ pub(crate) fn turn_json(number: usize, row: &TurnRow) -> serde_json::Value {
         "parent": turn.parent,
         "session": session,
         "loop": turn.loop_index + 1,
-        "time": turn.time.and_then(text::rfc3339),
+        "time": turn.time.and_then(text_format::rfc3339),
         "model": turn.model,
         "tool_calls": turn.tool_calls,
         "tokens": tokens,
@@ -107,13 +111,13 @@ pub(crate) fn turn_json(number: usize, row: &TurnRow) -> serde_json::Value {
 
 fn line(number: usize, row: &TurnRow, all: &[TurnRow]) -> String {
     let turn = &row.turn;
-    let time = turn.time.map(text::minute).unwrap_or_default();
-    let tokens = row.tokens.map(text::tokens).unwrap_or_default();
+    let time = turn.time.map(text_format::minute).unwrap_or_default();
+    let tokens = row.tokens.map(text_format::tokens).unwrap_or_default();
     let Some(compaction) = &turn.compaction else {
         let model = turn.model.as_ref().map_or("", |model| &model.0);
         let calls = match turn.tool_calls {
             0 => String::new(),
-            calls => format!(" · {}", text::count(calls, "call")),
+            calls => format!(" · {}", text_format::count(calls, "call")),
         };
         let id = turn.id;
         return format!("{number:5}  {time}  {tokens:>6} tokens  {model}{calls}  {DIM}{id}{DIM:#}");
@@ -123,11 +127,13 @@ fn line(number: usize, row: &TurnRow, all: &[TurnRow]) -> String {
         place(row.summarized_through).map_or(String::new(), |number| format!("through turn {number}"));
     let kept = place(row.first_kept).map_or(String::new(), |number| format!(", kept from turn {number}"));
     let sizes = match (compaction.tokens_before, compaction.tokens_after) {
-        (Some(before), Some(after)) => format!(", {} → {} tokens", text::tokens(before), text::tokens(after)),
-        (Some(before), None) => format!(", {} tokens before", text::tokens(before)),
+        (Some(before), Some(after)) => {
+            format!(", {} → {} tokens", text_format::tokens(before), text_format::tokens(after))
+        }
+        (Some(before), None) => format!(", {} tokens before", text_format::tokens(before)),
         _ => String::new(),
     };
-    let summary = text::one_line(compaction.summary.text(), text::width().saturating_sub(10));
+    let summary = text_format::one_line(compaction.summary.text(), text_format::width().saturating_sub(10));
     format!(
         "{number:5}  {time}  {NOTE}compaction {through}{kept}{sizes}{NOTE:#}  {NAME}{}{NAME:#}\n       {DIM}{summary}{DIM:#}",
         turn.id

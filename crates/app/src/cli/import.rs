@@ -8,16 +8,16 @@ use std::{
 
 use clap::Args as ClapArgs;
 use epitome::{
-    import::{ImportError, Imported, find_files, import_file},
-    wire::transcripts::{Limits, ReadError},
+    import::{ImportError, ImportedFile, find_files, import_file},
+    wire::transcripts::{TranscriptError, TranscriptLimits},
 };
 use serde::Serialize;
 
 use super::{
-    open::Store,
-    output::{BOLD, DIM, NAME, NOTE, Output},
+    output::{BOLD, CliOutput, DIM, NAME, NOTE},
     parallel::for_all,
-    text,
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 /// Number of sessions above which they are summed up instead of listed.
@@ -28,17 +28,17 @@ const LISTED: usize = 20;
 Reads Claude Code, Codex (also .zst), OpenCode (export or opencode.db), pi, Gemini CLI, SWE-agent, OpenHands,
 tau-bench, tau2, plain OpenAI or Anthropic messages, and what `export --format jsonl` wrote. The format is found from
 the content. Importing a file again appends only what is new.")]
-pub(crate) struct Args {
+pub(crate) struct ImportArgs {
     /// Transcripts, or folders of them.
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
 
     /// Longest line in bytes; longer ones are reported and left out.
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().line)]
+    #[arg(long, value_name = "BYTES", default_value_t = TranscriptLimits::default().line)]
     max_line: usize,
 
     /// Largest size of a compressed file when unpacked, in bytes; larger ones are refused.
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().decompressed)]
+    #[arg(long, value_name = "BYTES", default_value_t = TranscriptLimits::default().decompressed)]
     max_unpacked: usize,
 
     /// List every session and every warning.
@@ -47,13 +47,13 @@ pub(crate) struct Args {
 }
 
 /// A file to import, and how it was found.
-struct Source {
+struct ImportSource {
     path: PathBuf,
-    named: Named,
+    named: FileOrigin,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum FileOrigin {
     /// Named on the command line: it is an error if it is no transcript.
     Yes,
     /// Found in a folder, where other files are to be expected.
@@ -61,7 +61,7 @@ enum Named {
 }
 
 #[derive(Serialize)]
-struct SessionJson<'a> {
+struct ImportedSessionJson<'a> {
     file: &'a str,
     format: &'static str,
     session: String,
@@ -80,7 +80,7 @@ struct SessionJson<'a> {
 
 /// A file without sessions, and the reason: one of three words.
 #[derive(Serialize)]
-struct FileJson<'a> {
+struct SkippedFileJson<'a> {
     file: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -90,18 +90,18 @@ struct FileJson<'a> {
     warnings: Vec<String>,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ImportArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open()?;
-    let limits = Limits { line: args.max_line, decompressed: args.max_unpacked };
-    let mut report = Report::new(out, args.verbose);
+    let limits = TranscriptLimits { line: args.max_line, decompressed: args.max_unpacked };
+    let mut report = ImportReport::new(out, args.verbose);
     let mut sources = Vec::new();
     for path in &args.paths {
         let (files, unread) = find_files(path);
         for error in unread {
             report.failed(&path.display().to_string(), &error.to_string())?;
         }
-        let named = if path.is_dir() { Named::InFolder } else { Named::Yes };
-        sources.extend(files.into_iter().map(|path| Source { path, named }));
+        let named = if path.is_dir() { FileOrigin::InFolder } else { FileOrigin::Yes };
+        sources.extend(files.into_iter().map(|path| ImportSource { path, named }));
     }
     for_all(
         &sources,
@@ -117,8 +117,8 @@ fn file_name(path: &Path) -> String {
 }
 
 /// Collects the results of the files and reports them.
-struct Report {
-    out: Output,
+struct ImportReport {
+    out: CliOutput,
     verbose: bool,
     rows: Vec<[String; 9]>,
     per_format: BTreeMap<&'static str, (u64, u64)>,
@@ -130,8 +130,8 @@ struct Report {
     appended: u64,
 }
 
-impl Report {
-    fn new(out: Output, verbose: bool) -> Self {
+impl ImportReport {
+    fn new(out: CliOutput, verbose: bool) -> Self {
         Self {
             out,
             verbose,
@@ -146,16 +146,20 @@ impl Report {
         }
     }
 
-    fn file(&mut self, source: &Source, result: Result<Imported, ImportError>) -> anyhow::Result<()> {
+    fn file(
+        &mut self,
+        source: &ImportSource,
+        result: Result<ImportedFile, ImportError>,
+    ) -> anyhow::Result<()> {
         let file = source.path.display().to_string();
         match result {
             Ok(imported) => self.imported(&file, imported),
-            Err(ImportError::Read(error @ ReadError::UnknownAgent { .. }))
-                if source.named == Named::InFolder =>
+            Err(ImportError::Read(error @ TranscriptError::UnknownAgent { .. }))
+                if source.named == FileOrigin::InFolder =>
             {
                 let error = error.to_string();
                 if self.out.is_json() {
-                    let line = FileJson {
+                    let line = SkippedFileJson {
                         file: &file,
                         error: None,
                         no_transcript: Some(&error),
@@ -168,7 +172,7 @@ impl Report {
             }
             Err(error) => {
                 let hint = match error {
-                    ImportError::Read(ReadError::TooLarge { .. }) => " (--max-unpacked)",
+                    ImportError::Read(TranscriptError::TooLarge { .. }) => " (--max-unpacked)",
                     _ => "",
                 };
                 self.failed(&file, &format!("{:#}{hint}", anyhow::Error::new(error)))
@@ -178,7 +182,7 @@ impl Report {
 
     fn failed(&mut self, file: &str, error: &str) -> anyhow::Result<()> {
         if self.out.is_json() {
-            self.out.object(&FileJson {
+            self.out.object(&SkippedFileJson {
                 file,
                 error: Some(error),
                 no_transcript: None,
@@ -189,8 +193,8 @@ impl Report {
         Ok(())
     }
 
-    fn imported(&mut self, file: &str, imported: Imported) -> anyhow::Result<()> {
-        let Imported { format, sessions, warnings, skipped } = imported;
+    fn imported(&mut self, file: &str, imported: ImportedFile) -> anyhow::Result<()> {
+        let ImportedFile { format, sessions, warnings, skipped } = imported;
         self.files += 1;
         let mut file_warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         self.warnings.extend(file_warnings.iter().map(|warning| format!("{file}: {warning}")));
@@ -200,7 +204,7 @@ impl Report {
         }
         if sessions.is_empty() && self.out.is_json() {
             let warnings = std::mem::take(&mut file_warnings);
-            self.out.object(&FileJson { file, error: None, no_transcript: None, warnings })?;
+            self.out.object(&SkippedFileJson { file, error: None, no_transcript: None, warnings })?;
         }
         for session in &sessions {
             let row = &session.row;
@@ -209,7 +213,7 @@ impl Report {
             *appended += session.appended;
             self.appended += session.appended;
             if self.out.is_json() {
-                self.out.object(&SessionJson {
+                self.out.object(&ImportedSessionJson {
                     file,
                     format: format.name(),
                     session: row.id.to_string(),
@@ -233,10 +237,10 @@ impl Report {
                 session.appended.to_string(),
                 row.turns.to_string(),
                 row.tool_calls.to_string(),
-                row.tokens.map(text::tokens).unwrap_or_default(),
+                row.tokens.map(text_format::tokens).unwrap_or_default(),
                 row.threads.to_string(),
                 row.compactions.to_string(),
-                text::one_line(&row.title, 40),
+                text_format::one_line(&row.title, 40),
             ]);
         }
         Ok(())
@@ -248,8 +252,11 @@ impl Report {
             return Ok(code);
         }
         self.sessions()?;
-        let passed_over: Vec<_> =
-            self.passed_over.iter().map(|(kind, count)| format!("{kind} {}", text::short(*count))).collect();
+        let passed_over: Vec<_> = self
+            .passed_over
+            .iter()
+            .map(|(kind, count)| format!("{kind} {}", text_format::short(*count)))
+            .collect();
         if !passed_over.is_empty() {
             self.out.line(format_args!(
                 "{DIM}records that are no part of a conversation: {}{DIM:#}",
@@ -270,12 +277,12 @@ impl Report {
         if self.files > 0 {
             self.out.line(format_args!(
                 "{BOLD}{} in {}, {}{BOLD:#}",
-                text::count(self.rows.len() as u64, "session"),
-                text::count(self.files, "file"),
+                text_format::count(self.rows.len() as u64, "session"),
+                text_format::count(self.files, "file"),
                 if self.appended == 0 {
                     "nothing new".to_owned()
                 } else {
-                    text::count(self.appended, "new event")
+                    text_format::count(self.appended, "new event")
                 },
             ))?;
             self.out.line(format_args!("{DIM}look at them: epitome sessions{DIM:#}"))?;
@@ -290,7 +297,7 @@ impl Report {
             return Ok(());
         }
         if self.verbose || self.rows.len() <= LISTED {
-            let mut table = text::table(
+            let mut table = text_format::table(
                 &["session", "format", "new", "turns", "calls", "tokens", "threads", "compactions", "title"],
                 &[2, 3, 4, 5, 6, 7],
             );
@@ -302,8 +309,8 @@ impl Report {
         for (format, (sessions, appended)) in &self.per_format {
             self.out.line(format_args!(
                 "{NAME}{format:17}{NAME:#} {:>14} {:>20}",
-                text::count(*sessions, "session"),
-                text::count(*appended, "new event"),
+                text_format::count(*sessions, "session"),
+                text_format::count(*appended, "new event"),
             ))?;
         }
         Ok(())

@@ -5,21 +5,21 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use epitome::{
-    core::{SessionId, ThreadId, event::Time},
-    session::Worked,
+    core::{SessionId, ThreadId, event::Timestamp},
+    session::WorkOutcome,
     store::{
-        EventLog, Sqlite,
-        records::{Commit, JobRow, JobState, Record, SessionRow},
+        EventLog, SqliteStore,
+        records::{CommitRecord, JobRow, JobState, SessionRow, ThreadCommit},
     },
 };
 use serde_json::json;
 
 use super::{
-    live::{Live, Opening, SummariserArgs},
-    open::Store,
-    output::{DIM, NAME, NOTE, Output},
-    text,
-    turn::why,
+    compact_session::trigger_name,
+    output::{CliOutput, DIM, NAME, NOTE},
+    session_args::{BlockingSession, SessionOpenOptions, SummariserArgs},
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -33,7 +33,7 @@ session adopts what is ready, or `epitome compact SESSION`.
   epitome jobs SESSION --work                     with the built-in summariser
   epitome jobs --work --summariser http://127.0.0.1:8080/v1 --summariser-model small
   epitome jobs cancel 1b2c3d4e")]
-pub(crate) struct Args {
+pub(crate) struct JobsArgs {
     /// List only jobs of this session; by default of all sessions.
     session: Option<String>,
 
@@ -45,24 +45,24 @@ pub(crate) struct Args {
     summariser: SummariserArgs,
 
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<JobsCommand>,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum JobsCommand {
     /// Cancel a job. A summary that it has already led to stays.
-    Cancel(Cancel),
+    Cancel(CancelJobArgs),
 }
 
 #[derive(ClapArgs)]
-struct Cancel {
+struct CancelJobArgs {
     /// Job: its id, or the start or the last eight digits of it.
     id: String,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &JobsArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = Arc::new(store.open_existing()?);
-    if let Some(Command::Cancel(cancel)) = &args.command {
+    if let Some(JobsCommand::Cancel(cancel)) = &args.command {
         return self::cancel(cancel, &store, out);
     }
     let session = args.session.as_deref().map(|name| store.find_session(name)).transpose()?;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, store: &Store, out: Output) -> anyhow::Result<Exi
 }
 
 /// The jobs of all threads of a session, or of all sessions, oldest first.
-fn rows(store: &Sqlite, session: Option<&SessionRow>) -> anyhow::Result<Vec<JobRow>> {
+fn rows(store: &SqliteStore, session: Option<&SessionRow>) -> anyhow::Result<Vec<JobRow>> {
     let mut rows = store.jobs(None)?;
     if let Some(session) = session {
         let threads = store.threads(session.id)?;
@@ -85,7 +85,7 @@ fn rows(store: &Sqlite, session: Option<&SessionRow>) -> anyhow::Result<Vec<JobR
     Ok(rows)
 }
 
-fn list(rows: &[JobRow], store: &Sqlite, mut out: Output) -> anyhow::Result<ExitCode> {
+fn list(rows: &[JobRow], store: &SqliteStore, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     if out.is_json() {
         for row in rows {
             out.object(&row_json(row, session_of(store, row.job.thread)?))?;
@@ -97,30 +97,33 @@ fn list(rows: &[JobRow], store: &Sqlite, mut out: Output) -> anyhow::Result<Exit
         return Ok(ExitCode::SUCCESS);
     }
     let columns = ["job", "session", "state", "events", "why", "tries", "age", "last error"];
-    let mut table = text::table(&columns, &[5, 6]);
+    let mut table = text_format::table(&columns, &[5, 6]);
     for row in rows {
         let id = session_of(store, row.job.thread)?;
         table.add_row([
             row.job.id.short(),
-            format!("{} {}", id.short(), text::one_line(&store.session(id)?.title, 24)),
+            format!("{} {}", id.short(), text_format::one_line(&store.session(id)?.title, 24)),
             state(row),
             format!("{}-{}", row.job.first, row.job.through),
-            why(row.job.trigger).to_owned(),
+            trigger_name(row.job.trigger).to_owned(),
             row.attempts.to_string(),
             age(row.job.created),
-            row.error.as_deref().map(|error| text::one_line(error, 60)).unwrap_or_default(),
+            row.error.as_deref().map(|error| text_format::one_line(error, 60)).unwrap_or_default(),
         ]);
     }
     out.line(table)?;
     let open = rows.iter().filter(|row| is_open(row)).count() as u64;
     if open > 0 {
-        out.line(format_args!("\n{DIM}{} to be done: epitome jobs --work{DIM:#}", text::count(open, "job")))?;
+        out.line(format_args!(
+            "\n{DIM}{} to be done: epitome jobs --work{DIM:#}",
+            text_format::count(open, "job")
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reports a queued job and what happens next.
-pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     if out.is_json() {
         out.object(&row_json(row, session.id))?;
         return Ok(ExitCode::SUCCESS);
@@ -141,10 +144,10 @@ pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: Output) -> any
 }
 
 fn work(
-    args: &Args,
+    args: &JobsArgs,
     session: Option<&SessionRow>,
-    store: &Arc<Sqlite>,
-    mut out: Output,
+    store: &Arc<SqliteStore>,
+    mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let before = rows(store, session)?;
     let open: Vec<&JobRow> = before.iter().filter(|row| is_open(row)).collect();
@@ -167,7 +170,7 @@ fn work(
             continue;
         }
         let error = now.error.as_deref().filter(|_| now.state != JobState::Ready);
-        let error = error.map(|error| format!(": {}", text::one_line(error, text::width())));
+        let error = error.map(|error| format!(": {}", text_format::one_line(error, text_format::width())));
         out.line(format_args!(
             "job {NAME}{}{NAME:#} is {}{}",
             now.job.id.short(),
@@ -188,22 +191,22 @@ fn work(
 
 /// Runs the jobs of a thread. A failed job is tried again after a wait, until the built-in summariser takes
 /// over; a job that another process is running is left to that process.
-fn work_off(store: &Arc<Sqlite>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
-    let live = Live::open(store, thread, Opening::default(), Some(summariser))?;
+fn work_off(store: &Arc<SqliteStore>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
+    let live = BlockingSession::open(store, thread, SessionOpenOptions::default(), Some(summariser))?;
     loop {
-        if live.watch(live.session.work())? == Worked::One {
+        if live.block_on_with_progress(live.session.work())? == WorkOutcome::One {
             continue;
         }
         let resting = store.jobs(Some(thread))?.into_iter().filter(|row| row.state == JobState::Queued);
         let Some(next) = resting.filter_map(|row| row.not_before).min() else { return Ok(()) };
-        let wait = u64::try_from(next.0.saturating_sub(text::now().0)).unwrap_or_default();
-        live.rest(Duration::from_millis(wait.saturating_add(1)));
+        let wait = u64::try_from(next.0.saturating_sub(text_format::now().0)).unwrap_or_default();
+        live.sleep(Duration::from_millis(wait.saturating_add(1)));
     }
 }
 
-fn cancel(args: &Cancel, store: &Sqlite, mut out: Output) -> anyhow::Result<ExitCode> {
+fn cancel(args: &CancelJobArgs, store: &SqliteStore, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let mut meant: Vec<JobRow> =
-        store.jobs(None)?.into_iter().filter(|row| row.job.id.is_meant_by(&args.id)).collect();
+        store.jobs(None)?.into_iter().filter(|row| row.job.id.matches_abbreviation(&args.id)).collect();
     let row = match (meant.pop(), meant.is_empty()) {
         (Some(row), true) => row,
         (Some(_), false) => bail!("`{}` could mean {} jobs: give more of the id", args.id, meant.len() + 1),
@@ -222,9 +225,9 @@ fn cancel(args: &Cancel, store: &Sqlite, mut out: Output) -> anyhow::Result<Exit
         if let Some(why) = ended(&store.job(row.job.id)?) {
             bail!("there is nothing to cancel of the job {}: {why}", row.job.id.short());
         }
-        let record = Record::CancelJob { job: row.job.id, reason: "cancelled by hand".to_owned() };
+        let record = CommitRecord::CancelJob { job: row.job.id, reason: "cancelled by hand".to_owned() };
         let after = store.head(thread)?.seq;
-        match store.commit(Commit::new(thread, after, Vec::new(), vec![record])) {
+        match store.commit(ThreadCommit::new(thread, after, Vec::new(), vec![record])) {
             // The session goes on meanwhile, so a conflict only means that the next round has to look again.
             Err(epitome::store::StoreError::Conflict { .. }) => {}
             done => break done.map(drop)?,
@@ -243,22 +246,22 @@ fn is_open(row: &JobRow) -> bool {
     matches!(row.state, JobState::Queued | JobState::Running { .. })
 }
 
-fn session_of(store: &Sqlite, thread: ThreadId) -> anyhow::Result<SessionId> {
+fn session_of(store: &SqliteStore, thread: ThreadId) -> anyhow::Result<SessionId> {
     Ok(store.thread(thread)?.session)
 }
 
 /// State of a job, for people.
 fn state(row: &JobRow) -> String {
     match &row.state {
-        JobState::Queued => match row.not_before.filter(|time| *time > text::now()) {
-            Some(time) => format!("queued, again at {}", text::clock(time)),
+        JobState::Queued => match row.not_before.filter(|time| *time > text_format::now()) {
+            Some(time) => format!("queued, again at {}", text_format::clock(time)),
             None => "queued".to_owned(),
         },
-        JobState::Running { until, .. } if *until <= text::now() => {
+        JobState::Running { until, .. } if *until <= text_format::now() => {
             "left unfinished by its worker".to_owned()
         }
         JobState::Running { until, .. } => {
-            format!("in the hands of another process, until {} at least", text::clock(*until))
+            format!("in the hands of another process, until {} at least", text_format::clock(*until))
         }
         JobState::Ready => "ready".to_owned(),
         JobState::Adopted { compaction } => format!("adopted at event {compaction}"),
@@ -267,8 +270,8 @@ fn state(row: &JobRow) -> String {
     }
 }
 
-fn age(since: Time) -> String {
-    let seconds = u64::try_from(text::now().0.saturating_sub(since.0) / 1_000).unwrap_or_default();
+fn age(since: Timestamp) -> String {
+    let seconds = u64::try_from(text_format::now().0.saturating_sub(since.0) / 1_000).unwrap_or_default();
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),
@@ -292,7 +295,7 @@ fn row_json(row: &JobRow, session: SessionId) -> serde_json::Value {
         "thread": row.job.thread,
         "state": state,
         "worker": worker,
-        "until": until.and_then(text::rfc3339),
+        "until": until.and_then(text_format::rfc3339),
         "compaction": compaction,
         "first": row.job.first,
         "through": row.job.through,
@@ -301,9 +304,9 @@ fn row_json(row: &JobRow, session: SessionId) -> serde_json::Value {
         "trigger": row.job.trigger,
         "focus": row.job.focus,
         "attempts": row.attempts,
-        "not_before": row.not_before.and_then(text::rfc3339),
+        "not_before": row.not_before.and_then(text_format::rfc3339),
         "error": row.error,
-        "created": text::rfc3339(row.job.created),
+        "created": text_format::rfc3339(row.job.created),
         "summary": row.summary,
     })
 }

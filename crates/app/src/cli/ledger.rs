@@ -5,31 +5,31 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
 use epitome::{
-    core::{EventId, event::Time},
+    core::{EventId, event::Timestamp},
     store::{
-        Sqlite,
-        records::{LedgerEntry, LedgerFilter, Made},
+        SqliteStore,
+        records::{CreateOutcome, LedgerEntry, LedgerFilter},
     },
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    open::{self, Store},
-    output::{BOLD, DIM, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME},
+    store_lookup::{self, DatabaseLocation},
+    text_format,
 };
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum LedgerCommand {
     /// Record something that happened outside any session.
-    Add(Add),
+    Add(LedgerAddArgs),
     /// List recorded events, the newest last.
-    List(List),
+    List(LedgerListArgs),
 }
 
 #[derive(ClapArgs)]
-pub(crate) struct Add {
+pub(crate) struct LedgerAddArgs {
     /// Text of the event; `-` reads it from standard input.
     text: String,
 
@@ -46,8 +46,8 @@ pub(crate) struct Add {
     id: Option<String>,
 
     /// Time of the event; now by default.
-    #[arg(long, value_parser = text::parse_time)]
-    time: Option<Time>,
+    #[arg(long, value_parser = text_format::parse_time)]
+    time: Option<Timestamp>,
 
     /// Turn that the event belongs to, as SESSION/TURN. May be given several times.
     #[arg(long = "turn", value_name = "SESSION/TURN")]
@@ -55,18 +55,18 @@ pub(crate) struct Add {
 }
 
 #[derive(ClapArgs)]
-pub(crate) struct List {
+pub(crate) struct LedgerListArgs {
     /// List only events of this channel.
     #[arg(long)]
     channel: Option<String>,
 
     /// List only events at or after this time.
-    #[arg(long, value_parser = text::parse_time)]
-    since: Option<Time>,
+    #[arg(long, value_parser = text_format::parse_time)]
+    since: Option<Timestamp>,
 
     /// List only events before this time.
-    #[arg(long, value_parser = text::parse_time)]
-    before: Option<Time>,
+    #[arg(long, value_parser = text_format::parse_time)]
+    before: Option<Timestamp>,
 
     /// List only events linked to this turn, as SESSION/TURN.
     #[arg(long, value_name = "SESSION/TURN")]
@@ -77,14 +77,18 @@ pub(crate) struct List {
     limit: Option<usize>,
 }
 
-pub(crate) fn run(command: Command, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    command: LedgerCommand,
+    store: &DatabaseLocation,
+    out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Add(args) => add(args, store, out),
-        Command::List(args) => list(args, store, out),
+        LedgerCommand::Add(args) => add(args, store, out),
+        LedgerCommand::List(args) => list(args, store, out),
     }
 }
 
-fn add(args: Add, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+fn add(args: LedgerAddArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open()?;
     let turns = args.turns.iter().map(|name| linked(&store, name)).collect::<anyhow::Result<Vec<_>>>()?;
     let said = match args.text.as_str() {
@@ -96,7 +100,7 @@ fn add(args: Add, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let entry = LedgerEntry {
         id,
         channel: args.channel,
-        time: args.time.unwrap_or_else(text::now),
+        time: args.time.unwrap_or_else(text_format::now),
         author: args.author,
         text: said,
         raw,
@@ -104,16 +108,16 @@ fn add(args: Add, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let made = store.ledger_add(&entry, &turns)?;
     if out.is_json() {
         let mut line = entry_json(&entry, &turns);
-        line["new"] = (made == Made::New).into();
+        line["new"] = (made == CreateOutcome::New).into();
         out.object(&line)?;
     } else {
-        let word = if made == Made::New { "added" } else { "was there already" };
+        let word = if made == CreateOutcome::New { "added" } else { "was there already" };
         out.line(format_args!("{NAME}{}{NAME:#} {word} in {BOLD}{}{BOLD:#}", entry.id, entry.channel))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(args: List, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+fn list(args: LedgerListArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let filter = LedgerFilter {
         channel: args.channel,
@@ -132,16 +136,19 @@ fn list(args: List, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> 
         let author = if entry.author.is_empty() { "" } else { &entry.author };
         out.line(format_args!(
             "{}  {BOLD}{}{BOLD:#} {author}  {DIM}{}{}{DIM:#}",
-            text::minute(entry.time),
+            text_format::minute(entry.time),
             entry.channel,
             entry.id,
             if turns.is_empty() {
                 String::new()
             } else {
-                format!(" · {}", text::count(turns.len() as u64, "turn"))
+                format!(" · {}", text_format::count(turns.len() as u64, "turn"))
             },
         ))?;
-        out.line(format_args!("    {}", text::one_line(&entry.text, text::width().saturating_sub(4) * 3)))?;
+        out.line(format_args!(
+            "    {}",
+            text_format::one_line(&entry.text, text_format::width().saturating_sub(4) * 3)
+        ))?;
     }
     if entries.is_empty() && !out.is_json() {
         out.line("The ledger has no such entries.")?;
@@ -153,17 +160,17 @@ fn entry_json(entry: &LedgerEntry, turns: &[EventId]) -> serde_json::Value {
     json!({
         "channel": entry.channel,
         "id": entry.id,
-        "time": text::rfc3339(entry.time),
+        "time": text_format::rfc3339(entry.time),
         "author": entry.author,
         "text": entry.text,
         "turns": turns,
     })
 }
 
-fn linked(store: &Sqlite, name: &str) -> anyhow::Result<EventId> {
+fn linked(store: &SqliteStore, name: &str) -> anyhow::Result<EventId> {
     let (session, turn) = name.rsplit_once('/').with_context(|| format!("`{name}` is not SESSION/TURN"))?;
     let session = store.find_session(session)?;
-    let thread = open::thread(store, &session, None)?;
+    let thread = store_lookup::thread(store, &session, None)?;
     let turns = store.turns(thread.id)?;
-    Ok(open::turn(thread.id, &turns, turn)?.1.turn.id)
+    Ok(store_lookup::turn(thread.id, &turns, turn)?.1.turn.id)
 }

@@ -7,10 +7,10 @@ use epitome::metrics::metrics;
 use serde_json::json;
 
 use super::{
-    live::Named,
-    open::Store,
-    output::{BOLD, Output},
-    text,
+    output::{BOLD, CliOutput},
+    session_args::ThreadArgs,
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -21,12 +21,16 @@ is there. What a session says nothing about is not guessed.
 
   epitome metrics SESSION
   epitome metrics SESSION --json | jq '.rows[] | select(.met != \"yes\")'")]
-pub(crate) struct Args {
+pub(crate) struct MetricsArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &MetricsArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let (session, thread) = args.named.find(&store)?;
     let measured = metrics(&store, thread.id)?;
@@ -37,11 +41,11 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         )?;
         return Ok(ExitCode::SUCCESS);
     }
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&session.title, text::width())))?;
-    let mut table = text::table(&["figure", "value", "target", "met", "made of"], &[]);
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text_format::one_line(&session.title, text_format::width())))?;
+    let mut table = text_format::table(&["figure", "value", "target", "met", "made of"], &[]);
     for row in &rows {
         let cells =
-            [row.name, &row.value, row.target, &row.met.to_string(), &text::one_line(&row.detail, 90)];
+            [row.name, &row.value, row.target, &row.met.to_string(), &text_format::one_line(&row.detail, 90)];
         table.add_row(cells);
     }
     out.line(table)?;

@@ -3,6 +3,7 @@
 mod backup;
 mod calls;
 mod compact;
+mod compact_session;
 mod compaction_report;
 mod context;
 mod diff;
@@ -16,34 +17,33 @@ mod history;
 mod import;
 mod jobs;
 mod ledger;
-mod live;
 mod metrics;
 mod models;
-mod open;
 mod output;
 mod parallel;
 mod pins;
 mod policies;
 mod recall;
 mod replay;
+mod request_source;
 mod search;
 mod serve;
+mod session_args;
 mod sessions;
 mod show;
-mod structured;
+mod store_lookup;
+mod structured_summary;
 mod sweep;
-mod text;
-mod turn;
+mod text_format;
 mod undo;
-mod view;
 mod why;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 
-use open::Store;
-use output::Output;
+use output::CliOutput;
+use store_lookup::DatabaseLocation;
 
 /// Keep an LLM agent inside its context window without losing what happened.
 ///
@@ -64,83 +64,83 @@ pub(crate) struct Cli {
     json: bool,
 
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     /// Make messages fit a token budget, ready to send; or compact a session.
-    Compact(compact::Args),
+    Compact(compact::CompactArgs),
     /// Read agents' transcripts into the log.
-    Import(import::Args),
+    Import(import::ImportArgs),
     /// List the sessions.
-    Sessions(sessions::Args),
+    Sessions(sessions::SessionsArgs),
     /// Show a session turn by turn.
-    Show(show::Args),
+    Show(show::ShowArgs),
     /// Write a session in a provider's format, or as JSON Lines.
-    Export(export::Args),
+    Export(export::ExportArgs),
     /// Start a new session from a turn of another session.
-    Fork(fork::Args),
+    Fork(fork::ForkArgs),
     /// Walk the whole chain of turns, through every compaction.
-    History(history::Args),
+    History(history::HistoryArgs),
     /// Show what the model sees, by region.
-    Context(context::Args),
+    Context(context::ContextArgs),
     /// Explain how a context came about: what each reducer did.
     Explain(context::ExplainArgs),
     /// Compare what the model saw at two turns, or would see under two policies.
-    Diff(diff::Args),
+    Diff(diff::DiffArgs),
     /// List queued summaries, or make them.
-    Jobs(jobs::Args),
+    Jobs(jobs::JobsArgs),
     /// Undo the newest compaction of a session.
     Undo(undo::UndoArgs),
     /// Restore the compaction that was undone last.
     Redo(undo::RedoArgs),
     /// Show the full content behind a handle.
-    Recall(recall::Args),
+    Recall(recall::RecallArgs),
     /// Pin words or an event, so that no compaction loses them.
     Pin(pins::PinArgs),
     /// Remove a pin.
     Unpin(pins::UnpinArgs),
     /// List pins.
-    Pins(pins::ListArgs),
+    Pins(pins::PinsArgs),
     /// Start a new session with a goal and a summary of another session.
-    Handoff(handoff::Args),
+    Handoff(handoff::HandoffArgs),
     /// Explain whether a text was forgotten or compacted out: which calls saw it, and what became of it.
-    Why(why::Args),
+    Why(why::WhyArgs),
     /// List the requests a session made: size, cache, cost, hash.
-    Calls(calls::Args),
+    Calls(calls::CallsArgs),
     /// Render a past request again, and check that it matches what was sent.
-    ReplayCall(calls::ReplayArgs),
+    ReplayCall(calls::ReplayCallArgs),
     /// Measure the compaction of a session against its targets.
-    Metrics(metrics::Args),
+    Metrics(metrics::MetricsArgs),
     /// List the known models.
-    Models(models::Args),
+    Models(models::ModelsArgs),
     /// List the policies, and explain them.
-    Policies(policies::Args),
+    Policies(policies::PoliciesArgs),
     /// Run a gateway between agents and their providers: it records requests, and keeps them inside the
     /// models' windows if told to.
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     /// Replay sessions under several policies: what each would have cost and lost.
-    Replay(replay::Args),
+    Replay(replay::ReplayArgs),
     /// Check requests made from sessions at many budgets and in every format.
-    Sweep(sweep::Args),
+    Sweep(sweep::SweepArgs),
     /// Measure what summaries keep of sessions, after one compaction and after several in a row.
-    Eval(eval::Args),
+    Eval(eval::EvalArgs),
     /// Search words in all sessions and in the ledger.
-    Search(search::Args),
+    Search(search::SearchArgs),
     /// Change the title of a session.
     Rename(sessions::RenameArgs),
     /// Add labels to a session, or remove them.
     Label(sessions::LabelArgs),
     /// Keep external events beside the sessions, which are never compacted.
     #[command(subcommand)]
-    Ledger(ledger::Command),
+    Ledger(ledger::LedgerCommand),
     /// Copy the database while it is in use.
-    Backup(backup::Args),
+    Backup(backup::BackupArgs),
     /// Check the database: schema, pages, hash chains and all derived data.
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// Delete a session for good.
-    Erase(erase::Args),
+    Erase(erase::EraseArgs),
     /// Print a completion script for a shell.
     Completions {
         /// Shell to write the script for.
@@ -151,45 +151,45 @@ enum Command {
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let out = Output::new(self.json);
-        let store = Store::new(self.db);
+        let out = CliOutput::new(self.json);
+        let store = DatabaseLocation::new(self.db);
         match self.command {
-            Command::Compact(args) => compact::run(&args, &store, out),
-            Command::Context(args) => context::run(&args, &store, out),
-            Command::Explain(args) => context::explain(&args, &store, out),
-            Command::Diff(args) => diff::run(&args, &store, out),
-            Command::Jobs(args) => jobs::run(&args, &store, out),
-            Command::Undo(args) => undo::undo(&args, &store, out),
-            Command::Redo(args) => undo::redo(&args, &store, out),
-            Command::Recall(args) => recall::run(&args, &store, out),
-            Command::Pin(args) => pins::pin(&args, &store, out),
-            Command::Unpin(args) => pins::unpin(&args, &store, out),
-            Command::Pins(args) => pins::list(&args, &store, out),
-            Command::Handoff(args) => handoff::run(&args, &store, out),
-            Command::Why(args) => why::run(&args, &store, out),
-            Command::Metrics(args) => metrics::run(&args, &store, out),
-            Command::Calls(args) => calls::run(&args, &store, out),
-            Command::ReplayCall(args) => calls::replay(&args, &store, out),
-            Command::Models(args) => models::run(&args, out),
-            Command::Policies(args) => policies::run(&args, out),
-            Command::Serve(args) => serve::run(&args, &store, out),
-            Command::Replay(args) => replay::run(&args, &store, out),
-            Command::Sweep(args) => sweep::run(&args, out),
-            Command::Eval(args) => eval::run(&args, out),
-            Command::Import(args) => import::run(&args, &store, out),
-            Command::Sessions(args) => sessions::run(&args, &store, out),
-            Command::Show(args) => show::run(&args, &store, out),
-            Command::Export(args) => export::run(&args, &store, out),
-            Command::Fork(args) => fork::run(&args, &store, out),
-            Command::History(args) => history::run(&args, &store, out),
-            Command::Search(args) => search::run(&args, &store, out),
-            Command::Rename(args) => sessions::rename(&args, &store, out),
-            Command::Label(args) => sessions::label(&args, &store, out),
-            Command::Ledger(command) => ledger::run(command, &store, out),
-            Command::Backup(args) => backup::run(&args, &store, out),
-            Command::Doctor(args) => doctor::run(&args, &store, out),
-            Command::Erase(args) => erase::run(&args, &store, out),
-            Command::Completions { shell } => {
+            CliCommand::Compact(args) => compact::run(&args, &store, out),
+            CliCommand::Context(args) => context::run(&args, &store, out),
+            CliCommand::Explain(args) => context::explain(&args, &store, out),
+            CliCommand::Diff(args) => diff::run(&args, &store, out),
+            CliCommand::Jobs(args) => jobs::run(&args, &store, out),
+            CliCommand::Undo(args) => undo::undo(&args, &store, out),
+            CliCommand::Redo(args) => undo::redo(&args, &store, out),
+            CliCommand::Recall(args) => recall::run(&args, &store, out),
+            CliCommand::Pin(args) => pins::pin(&args, &store, out),
+            CliCommand::Unpin(args) => pins::unpin(&args, &store, out),
+            CliCommand::Pins(args) => pins::list(&args, &store, out),
+            CliCommand::Handoff(args) => handoff::run(&args, &store, out),
+            CliCommand::Why(args) => why::run(&args, &store, out),
+            CliCommand::Metrics(args) => metrics::run(&args, &store, out),
+            CliCommand::Calls(args) => calls::run(&args, &store, out),
+            CliCommand::ReplayCall(args) => calls::replay(&args, &store, out),
+            CliCommand::Models(args) => models::run(&args, out),
+            CliCommand::Policies(args) => policies::run(&args, out),
+            CliCommand::Serve(args) => serve::run(&args, &store, out),
+            CliCommand::Replay(args) => replay::run(&args, &store, out),
+            CliCommand::Sweep(args) => sweep::run(&args, out),
+            CliCommand::Eval(args) => eval::run(&args, out),
+            CliCommand::Import(args) => import::run(&args, &store, out),
+            CliCommand::Sessions(args) => sessions::run(&args, &store, out),
+            CliCommand::Show(args) => show::run(&args, &store, out),
+            CliCommand::Export(args) => export::run(&args, &store, out),
+            CliCommand::Fork(args) => fork::run(&args, &store, out),
+            CliCommand::History(args) => history::run(&args, &store, out),
+            CliCommand::Search(args) => search::run(&args, &store, out),
+            CliCommand::Rename(args) => sessions::rename(&args, &store, out),
+            CliCommand::Label(args) => sessions::label(&args, &store, out),
+            CliCommand::Ledger(command) => ledger::run(command, &store, out),
+            CliCommand::Backup(args) => backup::run(&args, &store, out),
+            CliCommand::Doctor(args) => doctor::run(&args, &store, out),
+            CliCommand::Erase(args) => erase::run(&args, &store, out),
+            CliCommand::Completions { shell } => {
                 // The script is made in memory first, because the generator panics on a closed pipe.
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "epitome", &mut script);

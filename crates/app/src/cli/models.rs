@@ -3,19 +3,19 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args as ClapArgs;
-use epitome::core::profile::{Profile, Window};
+use epitome::core::profile::{ModelWindow, Profile};
 
 use super::{
-    output::{BOLD, DIM, Output},
-    text,
-    view::profiles,
+    output::{BOLD, CliOutput, DIM},
+    request_source::profiles,
+    text_format,
 };
 
 #[derive(ClapArgs)]
 #[command(
     after_help = "A file of profiles in TOML adds models or overrides single fields: --profiles FILE, or EPITOME_PROFILES."
 )]
-pub(crate) struct Args {
+pub(crate) struct ModelsArgs {
     /// Show only this model, in full.
     model: Option<String>,
 
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     profiles: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ModelsArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let profiles = profiles(args.profiles.as_deref())?;
     if let Some(model) = &args.model {
         let profile = profiles.find(model)?;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = text::table(
+    let mut table = text_format::table(
         &["model", "provider", "window", "output", "tokens", "compact at", "down to"],
         &[2, 3, 5, 6],
     );
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
             format!("{}{mark}", profile.name),
             profile.provider.clone(),
             window(profile),
-            profile.output_limit.map(text::tokens).unwrap_or_default(),
+            profile.output_limit.map(text_format::tokens).unwrap_or_default(),
             format!("{:?}", profile.tokenizer).to_lowercase(),
             profile.thresholds.trigger.to_string(),
             profile.thresholds.target.to_string(),
@@ -67,14 +67,14 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
 
 fn window(profile: &Profile) -> String {
     match profile.window {
-        Window::Of(tokens) => text::tokens(tokens),
-        Window::Unlimited => "unlimited".to_owned(),
-        Window::Unknown => "unknown".to_owned(),
+        ModelWindow::Of(tokens) => text_format::tokens(tokens),
+        ModelWindow::Unlimited => "unlimited".to_owned(),
+        ModelWindow::Unknown => "unknown".to_owned(),
     }
 }
 
 /// Shows a profile in full: its fields as they are, absent ones left out.
-fn one(profile: &Profile, out: &mut Output) -> anyhow::Result<()> {
+fn one(profile: &Profile, out: &mut CliOutput) -> anyhow::Result<()> {
     out.line(format_args!("{BOLD}{}{BOLD:#}", profile.name))?;
     let value = serde_json::to_value(profile)?;
     for (key, value) in value.as_object().into_iter().flatten() {

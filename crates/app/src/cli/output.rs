@@ -15,13 +15,13 @@ pub(crate) const NAME: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor:
 pub(crate) const NOTE: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
 
 /// Standard output.
-pub(crate) struct Output {
+pub(crate) struct CliOutput {
     json: bool,
     terminal: bool,
     stdout: anstream::AutoStream<io::StdoutLock<'static>>,
 }
 
-impl Output {
+impl CliOutput {
     /// Writes JSON if `json` is true, else text.
     pub(crate) fn new(json: bool) -> Self {
         let stdout = io::stdout();

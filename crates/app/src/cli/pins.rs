@@ -5,17 +5,17 @@ use std::{process::ExitCode, sync::Arc};
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
-    core::{Seq, SessionId, ThreadId, context::Names, event::Pin, project::Line},
+    core::{Seq, SessionId, ThreadId, context::EventNaming, event::Pin, projection::EventLine},
     lineage,
-    store::{EventLog, Sqlite},
+    store::{EventLog, SqliteStore},
 };
 use serde_json::json;
 
 use super::{
-    live::{Live, Named},
-    open::{self, Store},
-    output::{DIM, NAME, Output},
-    text,
+    output::{CliOutput, DIM, NAME},
+    session_args::{BlockingSession, ThreadArgs},
+    store_lookup::{self, DatabaseLocation},
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -27,9 +27,9 @@ Every summary shows every pin in full, so they are few and short: at most 20, of
   epitome pins SESSION")]
 pub(crate) struct PinArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
     #[command(flatten)]
-    what: What,
+    what: PinTargetArgs,
 }
 
 #[derive(ClapArgs)]
@@ -38,20 +38,20 @@ pub(crate) struct PinArgs {
   epitome unpin SESSION --event 57")]
 pub(crate) struct UnpinArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
     #[command(flatten)]
-    what: What,
+    what: PinTargetArgs,
 }
 
 #[derive(ClapArgs)]
-pub(crate) struct ListArgs {
+pub(crate) struct PinsArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 }
 
 #[derive(ClapArgs)]
 #[group(required = true, multiple = false)]
-struct What {
+struct PinTargetArgs {
     /// Words to pin.
     text: Option<String>,
 
@@ -60,65 +60,65 @@ struct What {
     event: Option<String>,
 }
 
-impl What {
-    fn pin(&self, store: &Sqlite, thread: ThreadId) -> anyhow::Result<Pin> {
+impl PinTargetArgs {
+    fn pin(&self, store: &SqliteStore, thread: ThreadId) -> anyhow::Result<Pin> {
         let Some(event) = &self.event else { return Ok(Pin::Text(self.text.clone().unwrap_or_default())) };
         if let Ok(number) = event.parse() {
             return Ok(Pin::Event(Seq(number)));
         }
-        let handle = open::handle(event);
+        let handle = store_lookup::handle(event);
         let Some((_, seq)) = handle.filter(|_| !event.contains(['-', ','])) else {
             bail!("`{event}` is no event: give its number, or its handle, such as 1b2c3d4e:57");
         };
         // The handle must lead to an event of this thread.
-        epitome::session::audit::recall(store, thread, event)?;
+        epitome::session::call_replay::recall(store, thread, event)?;
         Ok(Pin::Event(seq))
     }
 }
 
-pub(crate) fn pin(args: &PinArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn pin(args: &PinArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = Arc::new(store.open_existing()?);
-    let (row, live) = Live::of(&store, &args.named)?;
+    let (row, live) = BlockingSession::of(&store, &args.named)?;
     let thread = live.session.thread();
     let pin = args.what.pin(&store, thread)?;
     let is_new = !pins(&store, thread)?.contains(&pin);
     if is_new {
         live.wait(live.session.pin(pin.clone()))?;
     }
-    told(&store, row.id, thread, &pin, if is_new { Done::Pinned } else { Done::Nothing }, out)
+    report_pin(&store, row.id, thread, &pin, if is_new { PinChange::Pinned } else { PinChange::Nothing }, out)
 }
 
-pub(crate) fn unpin(args: &UnpinArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn unpin(args: &UnpinArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = Arc::new(store.open_existing()?);
-    let (row, live) = Live::of(&store, &args.named)?;
+    let (row, live) = BlockingSession::of(&store, &args.named)?;
     let thread = live.session.thread();
     let pin = args.what.pin(&store, thread)?;
     if !pins(&store, thread)?.contains(&pin) {
         bail!("this is not pinned, word for word: `epitome pins {}` lists what is", row.id);
     }
     live.wait(live.session.unpin(pin.clone()))?;
-    told(&store, row.id, thread, &pin, Done::Unpinned, out)
+    report_pin(&store, row.id, thread, &pin, PinChange::Unpinned, out)
 }
 
 #[derive(Clone, Copy)]
-enum Done {
+enum PinChange {
     Pinned,
     Unpinned,
     Nothing,
 }
 
-fn told(
-    store: &Sqlite,
+fn report_pin(
+    store: &SqliteStore,
     session: SessionId,
     thread: ThreadId,
     pin: &Pin,
-    done: Done,
-    mut out: Output,
+    done: PinChange,
+    mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let (name, words) = match done {
-        Done::Pinned => ("pinned", "pinned"),
-        Done::Unpinned => ("unpinned", "no longer pinned"),
-        Done::Nothing => ("unchanged", "was pinned already"),
+        PinChange::Pinned => ("pinned", "pinned"),
+        PinChange::Unpinned => ("unpinned", "no longer pinned"),
+        PinChange::Nothing => ("unchanged", "was pinned already"),
     };
     if out.is_json() {
         out.object(&json!({ "session": session, "thread": thread, "pin": pin, "done": name }))?;
@@ -128,7 +128,11 @@ fn told(
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn list(args: &ListArgs, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn list(
+    args: &PinsArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let (_, thread) = args.named.find(&store)?;
     let pins = pins(&store, thread.id)?;
@@ -146,21 +150,21 @@ pub(crate) fn list(args: &ListArgs, store: &Store, mut out: Output) -> anyhow::R
 }
 
 /// The pins of a thread.
-fn pins(store: &Sqlite, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
-    let mut line = Line::default();
-    for event in store.of_kinds(thread, &["pinned", "unpinned"])? {
+fn pins(store: &SqliteStore, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
+    let mut line = EventLine::default();
+    for event in store.events_of_kinds(thread, &["pinned", "unpinned"])? {
         line.push_uncounted(Arc::new(event));
     }
     Ok(lineage::pins(&line))
 }
 
-fn shown(store: &Sqlite, thread: ThreadId, pin: &Pin) -> anyhow::Result<String> {
+fn shown(store: &SqliteStore, thread: ThreadId, pin: &Pin) -> anyhow::Result<String> {
     let seq = match pin {
-        Pin::Text(words) => return Ok(text::one_line(words, usize::MAX)),
+        Pin::Text(words) => return Ok(text_format::one_line(words, usize::MAX)),
         Pin::Event(seq) => *seq,
     };
     let event = store.read(thread, seq, 1)?.pop();
     let said = event.map(|logged| logged.event.fact.text()).unwrap_or_default();
-    let place = Names::Thread(thread).place(seq);
-    Ok(format!("{NAME}{place}{NAME:#} {DIM}{}{DIM:#}", text::one_line(&said, text::width())))
+    let place = EventNaming::Thread(thread).place(seq);
+    Ok(format!("{NAME}{place}{NAME:#} {DIM}{}{DIM:#}", text_format::one_line(&said, text_format::width())))
 }

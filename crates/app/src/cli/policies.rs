@@ -4,11 +4,11 @@ use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
-use epitome::core::policy::{Policy, When};
+use epitome::core::policy::{Policy, StepTiming};
 
 use super::{
-    output::{BOLD, DIM, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME},
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -18,12 +18,12 @@ A policy of your own is a file in the same form, alone or over a built-in one:
   epitome policies epitome > mine.toml        (edit it)
   epitome policies mine.toml                  (is it right?)
   epitome compact session.jsonl --budget 60k --policy mine.toml")]
-pub(crate) struct Args {
+pub(crate) struct PoliciesArgs {
     /// Show only this policy, in full: a name, or a file.
     policy: Option<String>,
 }
 
-pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &PoliciesArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     if let Some(name) = &args.policy {
         let policy = find(name)?;
         if out.is_json() {
@@ -52,15 +52,15 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(policy: &Policy, out: &mut Output) -> anyhow::Result<()> {
-    for line in text::wrapped(&policy.about, text::width().saturating_sub(2).min(96)) {
+fn describe(policy: &Policy, out: &mut CliOutput) -> anyhow::Result<()> {
+    for line in text_format::wrapped(&policy.about, text_format::width().saturating_sub(2).min(96)) {
         out.line(format_args!("  {line}"))?;
     }
     for (when, words) in [
-        (When::OnArrival, "before it is first sent"),
-        (When::EveryCall, "before every call"),
-        (When::AtEpoch, "when it acts"),
-        (When::AfterSummary, "after a summary"),
+        (StepTiming::OnArrival, "before it is first sent"),
+        (StepTiming::EveryCall, "before every call"),
+        (StepTiming::AtEpoch, "when it acts"),
+        (StepTiming::AfterSummary, "after a summary"),
     ] {
         let steps = policy.reduce.iter().filter(|step| step.when == when);
         let names: Vec<String> = steps.map(|step| step.name().replace('_', " ")).collect();

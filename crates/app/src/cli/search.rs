@@ -3,20 +3,20 @@
 use std::{collections::HashMap, process::ExitCode};
 
 use clap::Args as ClapArgs;
-use epitome::store::records::{Excerpt, Found, Hit, Scope, Search};
+use epitome::store::records::{HitLocation, SearchHit, SearchQuery, SearchScope, SnippetPart};
 use serde_json::json;
 
 use super::{
-    open::Store,
-    output::{BOLD, DIM, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME},
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
 #[command(
     after_help = "All words must occur. \"Words in quotes\" stand together, and prefix* finds its continuations."
 )]
-pub(crate) struct Args {
+pub(crate) struct SearchArgs {
     /// Words to find.
     #[arg(required = true)]
     query: Vec<String>,
@@ -34,25 +34,29 @@ pub(crate) struct Args {
     limit: usize,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &SearchArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let scope = match &args.session {
-        Some(session) => Scope::Session(store.find_session(session)?.id),
-        None if args.ledger => Scope::Ledger,
-        None => Scope::Everything,
+        Some(session) => SearchScope::Session(store.find_session(session)?.id),
+        None if args.ledger => SearchScope::Ledger,
+        None => SearchScope::Everything,
     };
-    let hits = store.search(&Search { words: args.query.join(" "), scope, limit: args.limit })?;
+    let hits = store.search(&SearchQuery { words: args.query.join(" "), scope, limit: args.limit })?;
     let mut titles = HashMap::new();
     for hit in &hits {
-        if let Found::Event { session, .. } = hit.found
+        if let HitLocation::Event { session, .. } = hit.found
             && !titles.contains_key(&session)
         {
             titles.insert(session, store.session(session)?.title);
         }
     }
-    let title = |hit: &Hit| match &hit.found {
-        Found::Event { session, .. } => titles.get(session).cloned().unwrap_or_default(),
-        Found::Ledger { channel, .. } => channel.clone(),
+    let title = |hit: &SearchHit| match &hit.found {
+        HitLocation::Event { session, .. } => titles.get(session).cloned().unwrap_or_default(),
+        HitLocation::Ledger { channel, .. } => channel.clone(),
     };
     if out.is_json() {
         for hit in &hits {
@@ -61,15 +65,15 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         return Ok(ExitCode::SUCCESS);
     }
     for hit in &hits {
-        let when = hit.time.map(text::minute).unwrap_or_default();
+        let when = hit.time.map(text_format::minute).unwrap_or_default();
         match &hit.found {
-            Found::Event { id, session, kind } => out.line(format_args!(
+            HitLocation::Event { id, session, kind } => out.line(format_args!(
                 "{BOLD}{}{BOLD:#}  {when}  {NAME}{}{NAME:#}  {DIM}{} · event {id}{DIM:#}",
-                text::one_line(&title(hit), 50),
+                text_format::one_line(&title(hit), 50),
                 &session.to_string()[..13],
                 kind.replace('_', " "),
             ))?,
-            Found::Ledger { channel, id } => {
+            HitLocation::Ledger { channel, id } => {
                 out.line(format_args!("{BOLD}ledger: {channel}{BOLD:#}  {when}  {DIM}{id}{DIM:#}"))?;
             }
         }
@@ -81,10 +85,10 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-fn snippet(hit: &Hit) -> String {
-    let piece = |excerpt: &Excerpt| match excerpt {
-        Excerpt::Plain(plain) => edges(plain),
-        Excerpt::Match(found) => format!("{BOLD}{}{BOLD:#}", text::one_line(found, 200)),
+fn snippet(hit: &SearchHit) -> String {
+    let piece = |excerpt: &SnippetPart| match excerpt {
+        SnippetPart::Plain(plain) => edges(plain),
+        SnippetPart::Match(found) => format!("{BOLD}{}{BOLD:#}", text_format::one_line(found, 200)),
     };
     hit.snippet.iter().map(piece).collect()
 }
@@ -92,36 +96,36 @@ fn snippet(hit: &Hit) -> String {
 /// Folds a text to one line, keeping a blank for white space at its ends.
 fn edges(plain: &str) -> String {
     let blank = |at: Option<char>| if at.is_some_and(char::is_whitespace) { " " } else { "" };
-    let middle = text::one_line(plain, 400);
+    let middle = text_format::one_line(plain, 400);
     if middle.is_empty() {
         return blank(plain.chars().next()).to_owned();
     }
     format!("{}{middle}{}", blank(plain.chars().next()), blank(plain.chars().last()))
 }
 
-fn hit_json(hit: &Hit, title: &str) -> serde_json::Value {
+fn hit_json(hit: &SearchHit, title: &str) -> serde_json::Value {
     let snippet: String = hit
         .snippet
         .iter()
         .map(|excerpt| match excerpt {
-            Excerpt::Plain(text) | Excerpt::Match(text) => text.as_str(),
+            SnippetPart::Plain(text) | SnippetPart::Match(text) => text.as_str(),
         })
         .collect();
     let matches: Vec<&str> = hit
         .snippet
         .iter()
         .filter_map(|excerpt| match excerpt {
-            Excerpt::Match(text) => Some(text.as_str()),
-            Excerpt::Plain(_) => None,
+            SnippetPart::Match(text) => Some(text.as_str()),
+            SnippetPart::Plain(_) => None,
         })
         .collect();
-    let time = hit.time.and_then(text::rfc3339);
+    let time = hit.time.and_then(text_format::rfc3339);
     match &hit.found {
-        Found::Event { id, session, kind } => json!({
+        HitLocation::Event { id, session, kind } => json!({
             "found": "event", "event": id, "session": session, "title": title, "kind": kind, "time": time,
             "score": hit.score, "snippet": snippet, "matches": matches,
         }),
-        Found::Ledger { channel, id } => json!({
+        HitLocation::Ledger { channel, id } => json!({
             "found": "ledger", "channel": channel, "id": id, "time": time,
             "score": hit.score, "snippet": snippet, "matches": matches,
         }),

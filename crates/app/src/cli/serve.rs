@@ -10,19 +10,19 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
-use epitome::store::{Durability, Options};
+use epitome::store::{Durability, SqliteOptions};
 use tokio::runtime::Builder;
 
-use super::{open::Store, output::Output, policies};
+use super::{output::CliOutput, policies, store_lookup::DatabaseLocation};
 use crate::gateway::{
     self,
-    config::{Log, Unrecorded, flags::Flags, shown::Shown},
-    screen::Screen,
-    telemetry::Telemetry,
+    banner::StartupBanner,
+    config::{LogFormat, StoreFailureAction, flags::GatewayArgs, shown_config::ShownConfig},
+    telemetry::TelemetryGuard,
 };
 
 /// Time that a record waits for others to share its commit, when they follow one another closely.
-const GATHER: Duration = Duration::from_millis(2);
+const STORE_BATCH_DELAY: Duration = Duration::from_millis(2);
 
 /// Longest delay of data derived from records.
 const LAG: Duration = Duration::from_millis(500);
@@ -106,21 +106,25 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   epitome serve --config gateway.toml --check (is it right?)
   epitome serve --config gateway.toml
   kill -HUP PID                               (read it again)")]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
-    flags: Flags,
+    flags: GatewayArgs,
 
     /// Check the configuration and show the result without secrets, or the error.
     #[arg(long)]
     check: bool,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &ServeArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
     let (config, log) = args.flags.clone().resolve(&environment, &policies::find)?;
     let database = store.path()?;
     if args.check {
-        let shown = Shown::of(&config, &database);
+        let shown = ShownConfig::of(&config, &database);
         if out.is_json() {
             out.object(&shown)?;
         } else {
@@ -135,12 +139,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         if config.records() { Some(Arc::new(store.open_with(options(config.unrecorded))?)) } else { None };
     let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     // Created after the runtime, so that it is dropped before it.
-    let _telemetry = Telemetry::start(log, runtime.handle())?;
-    let screen = Screen::of(&config, &database);
+    let _telemetry = TelemetryGuard::start(log, runtime.handle())?;
+    let screen = StartupBanner::of(&config, &database);
     let ready = move |address: SocketAddr| {
         match log {
-            Log::Text => anstream::eprintln!("{}", screen.at(address)),
-            Log::Json => screen.log(address),
+            LogFormat::Text => anstream::eprintln!("{}", screen.at(address)),
+            LogFormat::Json => screen.log(address),
         }
         // Scripts read this line. An error is ignored, because a closed standard output means that it is not
         // wanted.
@@ -162,11 +166,14 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 
 /// Options of a gateway's store. With `fail_closed`, every record is on disk before the request goes on;
 /// otherwise records share commits with later ones, which loses nothing if the process is killed.
-fn options(unrecorded: Unrecorded) -> Options {
+fn options(unrecorded: StoreFailureAction) -> SqliteOptions {
     match unrecorded {
-        Unrecorded::Refuse => Options::default(),
-        Unrecorded::Forward => {
-            Options { durability: Durability::Kill, gather: GATHER, lag: LAG, ..Options::default() }
-        }
+        StoreFailureAction::Refuse => SqliteOptions::default(),
+        StoreFailureAction::Forward => SqliteOptions {
+            durability: Durability::Kill,
+            gather: STORE_BATCH_DELAY,
+            lag: LAG,
+            ..SqliteOptions::default()
+        },
     }
 }

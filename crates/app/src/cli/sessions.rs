@@ -7,14 +7,14 @@ use epitome::store::records::SessionRow;
 use serde::Serialize;
 
 use super::{
-    open::Store,
-    output::{BOLD, DIM, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME},
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 /// Filters of the list.
 #[derive(ClapArgs)]
-pub(crate) struct Args {
+pub(crate) struct SessionsArgs {
     /// List only sessions with this label.
     #[arg(long)]
     label: Option<String>,
@@ -85,9 +85,9 @@ impl<'a> From<&'a SessionRow> for SessionJson<'a> {
             principal: &row.principal,
             source: &row.source,
             labels: &row.labels,
-            created: row.created.and_then(text::rfc3339),
-            first: row.first.and_then(text::rfc3339),
-            last: row.last.and_then(text::rfc3339),
+            created: row.created.and_then(text_format::rfc3339),
+            first: row.first.and_then(text_format::rfc3339),
+            last: row.last.and_then(text_format::rfc3339),
             threads: row.threads,
             events: row.events,
             messages: row.messages,
@@ -101,7 +101,11 @@ impl<'a> From<&'a SessionRow> for SessionJson<'a> {
 }
 
 /// Lists the sessions, the latest last.
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &SessionsArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let mut rows = match store.open_if_exists()? {
         Some(store) => store.sessions()?,
         None => Vec::new(),
@@ -135,22 +139,22 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     if names > 0 {
         heads.insert(heads.len() - 1, "principal");
     }
-    let mut table = text::table(&heads, &[3, 4, 5, 6, 7]);
+    let mut table = text_format::table(&heads, &[3, 4, 5, 6, 7]);
     let column = if names > 0 { names.max("principal".len()) + 2 } else { 0 };
-    let wide = text::width().saturating_sub(86 + column).max(20);
+    let wide = text_format::width().saturating_sub(86 + column).max(20);
     for row in &rows {
-        let mut title = text::one_line(&row.title, wide);
+        let mut title = text_format::one_line(&row.title, wide);
         for label in &row.labels {
             title.extend([" [", label, "]"]);
         }
         let mut cells = vec![
             row.id.short(),
-            row.last.or(row.created).map(text::minute).unwrap_or_default(),
+            row.last.or(row.created).map(text_format::minute).unwrap_or_default(),
             row.source.clone(),
             row.turns.to_string(),
             row.loops.to_string(),
             row.tool_calls.to_string(),
-            row.tokens.map(text::tokens).unwrap_or_default(),
+            row.tokens.map(text_format::tokens).unwrap_or_default(),
             if row.compactions == 0 { String::new() } else { row.compactions.to_string() },
         ];
         if names > 0 {
@@ -162,13 +166,17 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     out.line(table)?;
     out.line(format_args!(
         "{DIM}{} · look at one: epitome show SESSION{DIM:#}",
-        text::count(rows.len() as u64, "session")
+        text_format::count(rows.len() as u64, "session")
     ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Gives a session another title.
-pub(crate) fn rename(args: &RenameArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn rename(
+    args: &RenameArgs,
+    store: &DatabaseLocation,
+    out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let row = store.find_session(&args.session)?;
     store.set_title(row.id, &args.title)?;
@@ -176,7 +184,7 @@ pub(crate) fn rename(args: &RenameArgs, store: &Store, out: Output) -> anyhow::R
 }
 
 /// Adds and removes labels.
-pub(crate) fn label(args: &LabelArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn label(args: &LabelArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let row = store.find_session(&args.session)?;
     for label in &args.add {
@@ -188,13 +196,13 @@ pub(crate) fn label(args: &LabelArgs, store: &Store, out: Output) -> anyhow::Res
     report(&store.session(row.id)?, out)
 }
 
-fn report(row: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
+fn report(row: &SessionRow, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     if out.is_json() {
         out.object(&SessionJson::from(row))?;
     } else {
         let labels =
             if row.labels.is_empty() { String::new() } else { format!(" [{}]", row.labels.join("] [")) };
-        let title = text::one_line(&row.title, text::width());
+        let title = text_format::one_line(&row.title, text_format::width());
         out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{title}{BOLD:#}{labels}", row.id))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -9,13 +9,13 @@ use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
     core::{
-        EventId, Fact, Logged, Part, Seq, Tokens,
+        ContentPart, EventId, Fact, LoggedEvent, Seq, Tokens,
         client_text::{ClientTextKind, is_user_speaking, spans, user_words_of},
-        event::{Instruction, ToolResult},
-        pairing::{Outcome, pair},
+        event::{InstructionKind, ToolResult},
+        pairing::{CallOutcome, pair},
     },
     store::{
-        Sqlite, Start,
+        SqliteStore, ThreadStart,
         records::{SessionRow, ThreadRow, TurnRow},
     },
 };
@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 
 use super::{
     history::turn_json,
-    open::{self, Store},
-    output::{BOLD, DIM, NAME, NOTE, Output},
+    output::{BOLD, CliOutput, DIM, NAME, NOTE},
     sessions::SessionJson,
-    text,
+    store_lookup::{self, DatabaseLocation},
+    text_format,
 };
 
 #[derive(ClapArgs)]
-pub(crate) struct Args {
+pub(crate) struct ShowArgs {
     /// Session: its id, the start or the last eight digits of it, or its title.
     session: String,
 
@@ -56,11 +56,11 @@ fn parse_turns(given: &str) -> Result<(usize, usize), String> {
     }
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ShowArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
-    let thread = open::thread(&store, &session, args.thread.as_deref())?;
-    let view = View::read(&store, &session, &thread)?;
+    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
+    let view = ThreadDisplay::read(&store, &session, &thread)?;
     let (first, last) = args.turns.unwrap_or((1, usize::MAX));
     if args.turns.is_some() && (first == 0 || first > last || first > view.turns.len()) {
         bail!("there are no such turns: the thread has turns 1 to {}", view.turns.len());
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             loop_shown = Some(row.turn.loop_index);
             out.line(format_args!("\n{BOLD}loop {}{BOLD:#}", row.turn.loop_index + 1))?;
         }
-        view.turn(index + 1, row, if args.full { usize::MAX } else { text::width() }, &mut out)?;
+        view.turn(index + 1, row, if args.full { usize::MAX } else { text_format::width() }, &mut out)?;
     }
     if last == usize::MAX {
         view.pending(&mut out)?;
@@ -90,8 +90,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 }
 
 /// A thread, read once, with the data for showing any of its turns.
-struct View {
-    events: BTreeMap<Seq, Logged>,
+struct ThreadDisplay {
+    events: BTreeMap<Seq, LoggedEvent>,
     counts: HashMap<Seq, Tokens>,
     turns: Vec<TurnRow>,
     threads: Vec<ThreadRow>,
@@ -100,16 +100,16 @@ struct View {
     strays: usize,
 }
 
-impl View {
-    fn read(store: &Sqlite, session: &SessionRow, thread: &ThreadRow) -> anyhow::Result<Self> {
-        let events = open::events(store, thread.id, None)?;
-        let counts = store.counts(thread.id, Seq(1), usize::MAX)?;
+impl ThreadDisplay {
+    fn read(store: &SqliteStore, session: &SessionRow, thread: &ThreadRow) -> anyhow::Result<Self> {
+        let events = store_lookup::events(store, thread.id, None)?;
+        let counts = store.event_counts(thread.id, Seq(1), usize::MAX)?;
         let paired = pair(events.iter().map(|logged| (logged.id.seq, &logged.event.fact)));
         let mut returned = HashMap::new();
         let mut nth: HashMap<Seq, usize> = HashMap::new();
         for exchange in &paired.exchanges {
             let index = nth.entry(exchange.at).or_default();
-            if let Outcome::Returned { at, result } = exchange.outcome {
+            if let CallOutcome::Returned { at, result } = exchange.outcome {
                 let results = events[usize::try_from(at.0 - 1)?].event.fact.results();
                 let place = results.iter().position(|other| std::ptr::eq(other, result)).unwrap_or_default();
                 returned.insert((exchange.at, *index), (at, place));
@@ -127,26 +127,31 @@ impl View {
         })
     }
 
-    fn heading(&self, session: &SessionRow, thread: &ThreadRow, out: &mut Output) -> anyhow::Result<()> {
-        out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&session.title, text::width())))?;
+    fn heading(&self, session: &SessionRow, thread: &ThreadRow, out: &mut CliOutput) -> anyhow::Result<()> {
+        out.line(format_args!(
+            "{BOLD}{}{BOLD:#}",
+            text_format::one_line(&session.title, text_format::width())
+        ))?;
         out.line(format_args!(
             "{NAME}{}{NAME:#} · {} · thread {} with {}",
             session.id,
             session.source,
-            text::one_line(&thread.name, 80),
-            text::count(self.turns.len() as u64, "turn"),
+            text_format::one_line(&thread.name, 80),
+            text_format::count(self.turns.len() as u64, "turn"),
         ))?;
         let span = match (session.first, session.last) {
-            (Some(first), Some(last)) => format!(" · {} to {}", text::minute(first), text::minute(last)),
+            (Some(first), Some(last)) => {
+                format!(" · {} to {}", text_format::minute(first), text_format::minute(last))
+            }
             _ => String::new(),
         };
         out.line(format_args!(
             "{} · {} · {} · {} · {}{span}",
-            text::count(session.messages, "message"),
-            text::count(session.turns, "turn"),
-            text::count(session.loops, "loop"),
-            text::count(session.tool_calls, "tool call"),
-            text::count(session.tokens.unwrap_or_default().0, "token"),
+            text_format::count(session.messages, "message"),
+            text_format::count(session.turns, "turn"),
+            text_format::count(session.loops, "loop"),
+            text_format::count(session.tool_calls, "tool call"),
+            text_format::count(session.tokens.unwrap_or_default().0, "token"),
         ))?;
         if !session.labels.is_empty() {
             out.line(format_args!("labels: {}", session.labels.join(", ")))?;
@@ -154,18 +159,18 @@ impl View {
         if self.threads.len() > 1 {
             let names: Vec<_> =
                 self.threads.iter().map(|other| format!("{} ({})", other.name, other.id.short())).collect();
-            out.line(format_args!("{DIM}threads: {}{DIM:#}", text::one_line(&names.join(", "), 400)))?;
+            out.line(format_args!("{DIM}threads: {}{DIM:#}", text_format::one_line(&names.join(", "), 400)))?;
         }
         if self.strays > 0 {
             out.line(format_args!(
                 "{NOTE}{} that no call asked for{NOTE:#}",
-                text::count(self.strays as u64, "result")
+                text_format::count(self.strays as u64, "result")
             ))?;
         }
         Ok(())
     }
 
-    fn turn(&self, number: usize, row: &TurnRow, width: usize, out: &mut Output) -> anyhow::Result<()> {
+    fn turn(&self, number: usize, row: &TurnRow, width: usize, out: &mut CliOutput) -> anyhow::Result<()> {
         let turn = &row.turn;
         for id in &turn.asked {
             self.asked(id.seq, width, out)?;
@@ -177,11 +182,11 @@ impl View {
         }
         let mut facts = vec![when(row)];
         facts.extend(turn.model.as_ref().map(ToString::to_string));
-        facts.extend(row.tokens.map(|tokens| text::count(tokens.0, "token")));
+        facts.extend(row.tokens.map(|tokens| text_format::count(tokens.0, "token")));
         if let Some(usage) = turn.usage {
             let input = usage.input();
             let cached = (usage.cache_read.0 * 100).checked_div(input.0).unwrap_or(0);
-            let (input, output) = (text::tokens(input), text::tokens(usage.output));
+            let (input, output) = (text_format::tokens(input), text_format::tokens(usage.output));
             facts.push(format!("billed {input} in ({cached} % cached), {output} out"));
         }
         facts.retain(|fact| !fact.is_empty());
@@ -192,7 +197,7 @@ impl View {
         self.branches(row, out)
     }
 
-    fn asked(&self, seq: Seq, width: usize, out: &mut Output) -> anyhow::Result<()> {
+    fn asked(&self, seq: Seq, width: usize, out: &mut CliOutput) -> anyhow::Result<()> {
         let Some(logged) = self.events.get(&seq) else { return Ok(()) };
         let said = logged.event.fact.text();
         let tokens = self.size(seq);
@@ -203,7 +208,7 @@ impl View {
                     let media = if media == 0 {
                         String::new()
                     } else {
-                        format!(" [{}]", text::count(media, "attachment"))
+                        format!(" [{}]", text_format::count(media, "attachment"))
                     };
                     let words = clip(&user_words_of(parts), width);
                     out.line(format_args!("     {BOLD}›{BOLD:#} {words}{media}"))?;
@@ -214,11 +219,11 @@ impl View {
             }
             Fact::Instructed { what, .. } => {
                 let what = match what {
-                    Instruction::Settings => return Ok(()),
-                    Instruction::System => "system prompt",
-                    Instruction::Tools => "tool definitions",
-                    Instruction::Message => "system message",
-                    Instruction::Project => "project instructions",
+                    InstructionKind::Settings => return Ok(()),
+                    InstructionKind::System => "system prompt",
+                    InstructionKind::Tools => "tool definitions",
+                    InstructionKind::Message => "system message",
+                    InstructionKind::Project => "project instructions",
                 };
                 out.line(format_args!("       {DIM}{what}: {tokens}{DIM:#}"))
             }
@@ -230,23 +235,23 @@ impl View {
         }
     }
 
-    fn answered(&self, seq: Seq, width: usize, out: &mut Output) -> anyhow::Result<()> {
+    fn answered(&self, seq: Seq, width: usize, out: &mut CliOutput) -> anyhow::Result<()> {
         let Some(logged) = self.events.get(&seq) else { return Ok(()) };
         let mut nth = 0;
         for part in logged.event.fact.parts() {
             match part {
-                Part::Text { text } if text.trim().is_empty() => {}
-                Part::Text { text } => out.line(format_args!("       {}", clip(text, width)))?,
-                Part::Refusal { text } => {
+                ContentPart::Text { text } if text.trim().is_empty() => {}
+                ContentPart::Text { text } => out.line(format_args!("       {}", clip(text, width)))?,
+                ContentPart::Refusal { text } => {
                     out.line(format_args!("       {NOTE}refused:{NOTE:#} {}", clip(text, width)))?;
                 }
-                Part::Reasoning { text, .. } if text.is_empty() => {
+                ContentPart::Reasoning { text, .. } if text.is_empty() => {
                     out.line(format_args!("       {DIM}(hidden reasoning){DIM:#}"))?;
                 }
-                Part::Reasoning { text, .. } => {
+                ContentPart::Reasoning { text, .. } => {
                     out.line(format_args!("       {DIM}({}){DIM:#}", clip(text, width)))?;
                 }
-                Part::ToolCall(call) => {
+                ContentPart::ToolCall(call) => {
                     let outcome =
                         self.returned.get(&(seq, nth)).and_then(|(at, place)| self.result(*at, *place));
                     nth += 1;
@@ -267,8 +272,8 @@ impl View {
                         ))?;
                     }
                 }
-                Part::Media(media) => out.line(format_args!("       [{}]", media.mime))?,
-                Part::Opaque { name, json } => {
+                ContentPart::Media(media) => out.line(format_args!("       [{}]", media.mime))?,
+                ContentPart::Opaque { name, json } => {
                     out.line(format_args!(
                         "       {DIM}[{name}] {}{DIM:#}",
                         clip(json, width.saturating_sub(20))
@@ -287,14 +292,14 @@ impl View {
         let mut lines = 0;
         let mut media = 0;
         for part in &result.parts {
-            if matches!(part, Part::Media(_)) {
+            if matches!(part, ContentPart::Media(_)) {
                 media += 1;
             }
             part.visit_text(&mut |text| lines += text.lines().count() as u64);
         }
-        let mut facts = vec![text::count(lines, "line")];
+        let mut facts = vec![text_format::count(lines, "line")];
         if media > 0 {
-            facts.push(text::count(media, "image"));
+            facts.push(text_format::count(media, "image"));
         }
         // The count is of the whole message, so it is shown only if the message is this one result.
         if self.events.get(&at).is_some_and(|logged| logged.event.fact.results().len() == 1) {
@@ -305,23 +310,23 @@ impl View {
     }
 
     fn size(&self, seq: Seq) -> String {
-        text::count(self.counts.get(&seq).copied().unwrap_or_default().0, "token")
+        text_format::count(self.counts.get(&seq).copied().unwrap_or_default().0, "token")
     }
 
     fn started_by(&self, seq: Seq, call: &str) -> impl Iterator<Item = &ThreadRow> {
         let id = self.events.get(&seq).map(|logged| logged.id);
         self.threads.iter().filter(move |thread| match &thread.start {
-            Start::Spawned { by, call: started } => {
+            ThreadStart::Spawned { by, call: started } => {
                 id.is_some() && *by == id && started.as_ref().is_some_and(|started| started.0 == call)
             }
-            Start::Root | Start::Fork { .. } => false,
+            ThreadStart::Root | ThreadStart::Fork { .. } => false,
         })
     }
 
     /// Lists forks of this session that leave at the end of the turn.
-    fn branches(&self, row: &TurnRow, out: &mut Output) -> anyhow::Result<()> {
+    fn branches(&self, row: &TurnRow, out: &mut CliOutput) -> anyhow::Result<()> {
         for thread in &self.threads {
-            let Start::Fork { of, at } = thread.start else { continue };
+            let ThreadStart::Fork { of, at } = thread.start else { continue };
             let inside = (row.turn.first..=row.turn.last).contains(&at);
             if inside && self.events.get(&at).is_some_and(|logged| logged.id.thread == of) {
                 out.line(format_args!(
@@ -335,10 +340,10 @@ impl View {
     }
 
     /// Shows messages that are not answered yet.
-    fn pending(&self, out: &mut Output) -> anyhow::Result<()> {
+    fn pending(&self, out: &mut CliOutput) -> anyhow::Result<()> {
         let answered = self.turns.last().map_or(Seq::START, |row| row.turn.last);
         for (seq, _) in self.events.range(answered.next()..) {
-            self.asked(*seq, text::width(), out)?;
+            self.asked(*seq, text_format::width(), out)?;
         }
         Ok(())
     }
@@ -350,7 +355,7 @@ impl View {
                 let logged = self.events.get(&id.seq)?;
                 Some(json!({
                     "id": id,
-                    "time": logged.event.time.and_then(text::rfc3339),
+                    "time": logged.event.time.and_then(text_format::rfc3339),
                     "tokens": self.counts.get(&id.seq),
                     "fact": logged.event.fact,
                 }))
@@ -365,12 +370,12 @@ impl View {
 }
 
 fn when(row: &TurnRow) -> String {
-    row.turn.time.map(text::clock).unwrap_or_default()
+    row.turn.time.map(text_format::clock).unwrap_or_default()
 }
 
 /// Texts that a client wrote in a user message.
-fn client_texts(parts: &[Part]) -> impl Iterator<Item = (ClientTextKind, &str)> {
-    let of_clients = Part::texts(parts).flat_map(|text| {
+fn client_texts(parts: &[ContentPart]) -> impl Iterator<Item = (ClientTextKind, &str)> {
+    let of_clients = ContentPart::texts(parts).flat_map(|text| {
         spans(text).into_iter().filter_map(move |span| Some((span.kind?, text.get(span.range)?.trim())))
     });
     of_clients.filter(|(kind, _)| *kind != ClientTextKind::UserWordsFrame)
@@ -382,14 +387,14 @@ fn clip(said: &str, width: usize) -> String {
         let safe = |letter: &char| *letter == '\n' || *letter == '\t' || !letter.is_control();
         return said.chars().filter(safe).collect::<String>().replace('\n', "\n       ");
     }
-    text::one_line(said, width.saturating_sub(10).max(20))
+    text_format::one_line(said, width.saturating_sub(10).max(20))
 }
 
 fn thread_json(thread: &ThreadRow) -> Value {
     let start = match &thread.start {
-        Start::Root => json!({ "type": "root" }),
-        Start::Fork { of, at } => json!({ "type": "fork", "of": of, "at": at }),
-        Start::Spawned { by, call } => json!({ "type": "spawned", "by": by, "call": call }),
+        ThreadStart::Root => json!({ "type": "root" }),
+        ThreadStart::Fork { of, at } => json!({ "type": "fork", "of": of, "at": at }),
+        ThreadStart::Spawned { by, call } => json!({ "type": "spawned", "by": by, "call": call }),
     };
     json!({ "id": thread.id, "name": thread.name, "head": thread.head.seq, "start": start })
 }

@@ -6,10 +6,10 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::{
-    live::{Live, Named},
-    open::Store,
-    output::{BOLD, DIM, NAME, Output},
-    text,
+    output::{BOLD, CliOutput, DIM, NAME},
+    session_args::{BlockingSession, ThreadArgs},
+    store_lookup::DatabaseLocation,
+    text_format,
 };
 
 #[derive(ClapArgs)]
@@ -20,7 +20,7 @@ further back; `epitome redo` brings back what was undone last. A request that is
   epitome undo SESSION")]
 pub(crate) struct UndoArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 }
 
 #[derive(ClapArgs)]
@@ -30,30 +30,35 @@ Brings back the compaction that was undone last, unless a newer one covers it.
   epitome redo SESSION")]
 pub(crate) struct RedoArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 }
 
-pub(crate) fn undo(args: &UndoArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
-    turn(&args.named, Way::Back, store, out)
+pub(crate) fn undo(args: &UndoArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
+    turn(&args.named, UndoStep::Back, store, out)
 }
 
-pub(crate) fn redo(args: &RedoArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
-    turn(&args.named, Way::Forward, store, out)
+pub(crate) fn redo(args: &RedoArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
+    turn(&args.named, UndoStep::Forward, store, out)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum UndoStep {
     Back,
     Forward,
 }
 
-fn turn(named: &Named, way: Way, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+fn turn(
+    named: &ThreadArgs,
+    way: UndoStep,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let store = Arc::new(store.open_existing()?);
-    let (row, live) = Live::of(&store, named)?;
+    let (row, live) = BlockingSession::of(&store, named)?;
     let (before, _) = live.wait(live.session.size())?;
     let (place, done, back) = match way {
-        Way::Back => (live.wait(live.session.undo())?, "undone", "redo"),
-        Way::Forward => (live.wait(live.session.redo())?, "in force again", "undo"),
+        UndoStep::Back => (live.wait(live.session.undo())?, "undone", "redo"),
+        UndoStep::Forward => (live.wait(live.session.redo())?, "in force again", "undo"),
     };
     let (after, _) = live.wait(live.session.size())?;
     if out.is_json() {
@@ -61,17 +66,17 @@ fn turn(named: &Named, way: Way, store: &Store, mut out: Output) -> anyhow::Resu
             "session": row.id,
             "thread": live.session.thread(),
             "compaction": place,
-            "state": if way == Way::Back { "undone" } else { "in_force" },
+            "state": if way == UndoStep::Back { "undone" } else { "in_force" },
             "tokens_before": before,
             "tokens_after": after,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&row.title, text::width())))?;
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text_format::one_line(&row.title, text_format::width())))?;
     out.line(format_args!(
         "the compaction at event {NAME}{place}{NAME:#} is {done}: {} → {} tokens",
-        text::tokens(before),
-        text::tokens(after)
+        text_format::tokens(before),
+        text_format::tokens(after)
     ))?;
     out.line(format_args!("{DIM}epitome {back} {} takes that back{DIM:#}", row.id))?;
     Ok(ExitCode::SUCCESS)

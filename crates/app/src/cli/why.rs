@@ -4,9 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
-use epitome::why::{Matched, why};
+use epitome::text_fate::{MatchKind, why};
 
-use super::{live::Named, open::Store, output::Output, recall::plain};
+use super::{
+    output::CliOutput, recall::strip_control_characters, session_args::ThreadArgs,
+    store_lookup::DatabaseLocation,
+};
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -16,15 +19,15 @@ from the requests themselves, rendered again. The status is 1 if no event holds 
 
   epitome why SESSION \"connection refused\"
   epitome why SESSION \"never touch the lock file\" --json | jq .events")]
-pub(crate) struct Args {
+pub(crate) struct WhyArgs {
     #[command(flatten)]
-    named: Named,
+    named: ThreadArgs,
 
     /// Text to find, as it stands in the session.
     text: String,
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &WhyArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     if args.text.trim().is_empty() {
         bail!("say which text: this is empty");
     }
@@ -34,7 +37,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     if out.is_json() {
         out.object(&answer)?;
     } else {
-        out.line(plain(&answer.to_string()).trim_end())?;
+        out.line(strip_control_characters(&answer.to_string()).trim_end())?;
     }
-    Ok(if answer.matched == Matched::Nowhere { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if answer.matched == MatchKind::Nowhere { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -17,47 +17,47 @@ use http::{
     uri::Authority,
 };
 
-use super::config::{Access, Rules, Token, allow::RouteList};
+use super::config::{AccessRights, AccessToken, RequestRules, allowed_routes::RouteList};
 
 /// Header in which clients show a token. It is never forwarded.
-pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-epitome-token");
+pub(super) const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-epitome-token");
 /// Header in which Anthropic's clients show their key.
-pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(super) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Decides which clients are let in.
 #[derive(Debug)]
-pub(super) struct Admission {
-    holders: Vec<Holder>,
+pub(super) struct ClientAdmission {
+    holders: Vec<TokenHolder>,
     nobody: Arc<str>,
     /// Rights of requests that show no token.
-    access: Arc<Access>,
+    access: Arc<AccessRights>,
     listening: IpAddr,
 }
 
 #[derive(Debug)]
-struct Holder {
+struct TokenHolder {
     principal: Arc<str>,
     hash: blake3::Hash,
-    rules: Arc<Rules>,
-    access: Arc<Access>,
+    rules: Arc<RequestRules>,
+    access: Arc<AccessRights>,
 }
 
 /// A client that was let in.
 #[derive(Clone, Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedClient {
     /// Principal whose sessions the client sees.
     pub(super) principal: Arc<str>,
     /// Rules by which its requests are treated.
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<RequestRules>,
     /// Rights of the client.
-    access: Arc<Access>,
+    access: Arc<AccessRights>,
     /// Kind of key that the client shows.
-    pub(super) key: KeyShown,
+    pub(super) key: ClientKeyKind,
 }
 
 /// Kind of key that a client shows where providers look for theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyShown {
+pub(super) enum ClientKeyKind {
     /// The provider's key, or none.
     Theirs,
     /// A token of the gateway's: no provider may see it.
@@ -66,7 +66,7 @@ pub(super) enum KeyShown {
 
 /// Owner of the key that a provider is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyUsed {
+pub(super) enum ProviderKeyOwner {
     /// The client's own key, or none.
     Clients,
     /// The gateway's key.
@@ -75,7 +75,7 @@ pub(super) enum KeyUsed {
 
 /// Reason for refusing a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum AdmissionError {
     /// The request shows no known token.
     NoToken,
     /// A web page sent the request.
@@ -84,75 +84,75 @@ pub(super) enum Refusal {
     Host,
 }
 
-impl Admitted {
+impl AdmittedClient {
     /// Returns true if request headers may lower what the operator set.
     pub(super) fn may_lower(&self) -> bool {
         self.access.allow_override.unwrap_or(false)
     }
 
     /// Routes that the client may use with a key of its own or with the gateway's; `None` for all.
-    pub(super) fn routes(&self, key: KeyUsed) -> Option<Cow<'_, RouteList>> {
+    pub(super) fn routes(&self, key: ProviderKeyOwner) -> Option<Cow<'_, RouteList>> {
         match (&self.access.allow, key) {
             (Some(allow), _) => Some(Cow::Borrowed(allow)),
-            (None, KeyUsed::Gateways) => Some(Cow::Owned(RouteList::default())),
-            (None, KeyUsed::Clients) => None,
+            (None, ProviderKeyOwner::Gateways) => Some(Cow::Owned(RouteList::default())),
+            (None, ProviderKeyOwner::Clients) => None,
         }
         .filter(|list| !list.is_everything())
     }
 }
 
-impl Admission {
+impl ClientAdmission {
     /// Lets the holders of `tokens` in; everybody on this machine if there are none. Rights that a token does
     /// not set are those of `access`.
-    pub(super) fn new(tokens: Vec<Token>, access: Access, listening: SocketAddr) -> Self {
-        let holder = |token: Token| {
+    pub(super) fn new(tokens: Vec<AccessToken>, access: AccessRights, listening: SocketAddr) -> Self {
+        let holder = |token: AccessToken| {
             let (rules, access) = (Arc::new(token.rules), Arc::new(token.access.or(&access)));
-            Holder { principal: token.principal.into(), hash: token.hash, rules, access }
+            TokenHolder { principal: token.principal.into(), hash: token.hash, rules, access }
         };
         let holders = tokens.into_iter().map(holder).collect();
         Self { holders, nobody: Arc::from(""), access: Arc::new(access), listening: listening.ip() }
     }
 
     /// Admits or refuses a request with these headers.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
+    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<AdmittedClient, AdmissionError> {
         if self.holders.is_empty() { self.neighbour(headers) } else { self.holder(headers) }
     }
 
     /// Admits or refuses a visitor of a page that needs no token. A page in a browser learns nothing here,
     /// not even that the gateway is running.
-    pub(super) fn admit_visitor(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn admit_visitor(&self, headers: &HeaderMap) -> Result<(), AdmissionError> {
         if self.holders.is_empty() { self.neighbour(headers).map(drop) } else { Ok(()) }
     }
 
-    fn neighbour(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
+    fn neighbour(&self, headers: &HeaderMap) -> Result<AdmittedClient, AdmissionError> {
         if headers.contains_key(header::ORIGIN) {
-            return Err(Refusal::Page);
+            return Err(AdmissionError::Page);
         }
         if !headers.get_all(header::HOST).iter().all(|host| self.is_here(host)) {
-            return Err(Refusal::Host);
+            return Err(AdmissionError::Host);
         }
         let (principal, access) = (Arc::clone(&self.nobody), Arc::clone(&self.access));
-        Ok(Admitted { principal, rules: Arc::default(), access, key: KeyShown::Theirs })
+        Ok(AdmittedClient { principal, rules: Arc::default(), access, key: ClientKeyKind::Theirs })
     }
 
-    fn holder(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
-        let keys: Vec<&Holder> = shown_keys(headers).filter_map(|key| self.known(key)).collect();
-        let mut tokens = headers.get_all(TOKEN).iter();
+    fn holder(&self, headers: &HeaderMap) -> Result<AdmittedClient, AdmissionError> {
+        let keys: Vec<&TokenHolder> = shown_keys(headers).filter_map(|key| self.known(key)).collect();
+        let mut tokens = headers.get_all(TOKEN_HEADER).iter();
         let holder = match (tokens.next(), tokens.next()) {
             (Some(only), None) => self.known(only.as_bytes()),
             (Some(_), Some(_)) => None,
             (None, _) => keys.first().copied(),
         };
-        let holder = holder.ok_or(Refusal::NoToken)?;
-        let key = if keys.is_empty() { KeyShown::Theirs } else { KeyShown::Ours };
-        let Holder { principal, rules, access, .. } = holder;
+        let holder = holder.ok_or(AdmissionError::NoToken)?;
+        let key = if keys.is_empty() { ClientKeyKind::Theirs } else { ClientKeyKind::Ours };
+        let TokenHolder { principal, rules, access, .. } = holder;
         let (rules, access) = (Arc::clone(rules), Arc::clone(access));
-        Ok(Admitted { principal: Arc::clone(principal), rules, access, key })
+        Ok(AdmittedClient { principal: Arc::clone(principal), rules, access, key })
     }
 
     /// Finds the holder of a token. Every token is compared, whole and in constant time, so that the time
     /// taken reveals nothing.
-    fn known(&self, shown: &[u8]) -> Option<&Holder> {
+    fn known(&self, shown: &[u8]) -> Option<&TokenHolder> {
         let hash = blake3::hash(shown);
         self.holders.iter().fold(None, |found, holder| if holder.hash == hash { Some(holder) } else { found })
     }
@@ -174,26 +174,30 @@ fn shown_keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
         let (scheme, key) = value.as_bytes().split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
     });
-    bearers.chain(headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes))
+    bearers.chain(headers.get_all(API_KEY_HEADER).iter().map(HeaderValue::as_bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn admission(tokens: &[(&str, &str)]) -> Admission {
-        let token = |(principal, token): &(&str, &str)| Token {
+    fn admission(tokens: &[(&str, &str)]) -> ClientAdmission {
+        let token = |(principal, token): &(&str, &str)| AccessToken {
             principal: (*principal).to_owned(),
             hash: blake3::hash(token.as_bytes()),
-            rules: Rules::default(),
-            access: Access::default(),
+            rules: RequestRules::default(),
+            access: AccessRights::default(),
         };
         let listening = "192.168.7.7:8787".parse().expect("an address");
-        Admission::new(tokens.iter().map(token).collect(), Access::default(), listening)
+        ClientAdmission::new(tokens.iter().map(token).collect(), AccessRights::default(), listening)
     }
 
     #[track_caller]
-    fn check(admission: &Admission, headers: &[(&str, &str)], expect: Result<(&str, KeyShown), Refusal>) {
+    fn check(
+        admission: &ClientAdmission,
+        headers: &[(&str, &str)],
+        expect: Result<(&str, ClientKeyKind), AdmissionError>,
+    ) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: HeaderName = name.parse().expect("a name");
@@ -213,7 +217,7 @@ mod tests {
         for host in
             ["127.0.0.1:8787", "localhost", "LOCALHOST:1", "[::1]:8787", "127.9.9.9", "192.168.7.7:8787"]
         {
-            check(&open, &[("host", host)], Ok(("", KeyShown::Theirs)));
+            check(&open, &[("host", host)], Ok(("", ClientKeyKind::Theirs)));
         }
         for host in [
             "evil.example",
@@ -223,11 +227,11 @@ mod tests {
             "user@127.0.0.1 x",
             "",
         ] {
-            check(&open, &[("host", host)], Err(Refusal::Host));
+            check(&open, &[("host", host)], Err(AdmissionError::Host));
         }
-        check(&open, &[("host", "localhost"), ("host", "evil.example")], Err(Refusal::Host));
-        check(&open, &[("host", "localhost"), ("origin", "null")], Err(Refusal::Page));
-        check(&open, &[], Ok(("", KeyShown::Theirs)));
+        check(&open, &[("host", "localhost"), ("host", "evil.example")], Err(AdmissionError::Host));
+        check(&open, &[("host", "localhost"), ("origin", "null")], Err(AdmissionError::Page));
+        check(&open, &[], Ok(("", ClientKeyKind::Theirs)));
     }
 
     #[test]
@@ -245,19 +249,19 @@ mod tests {
             &[("x-epitome-token", "t-ann"), ("x-epitome-token", "t-bob")],
             &[("x-epitome-token", "")],
         ] {
-            check(&shut, headers, Err(Refusal::NoToken));
+            check(&shut, headers, Err(AdmissionError::NoToken));
         }
     }
 
     #[test]
     fn a_token_is_taken_wherever_a_client_can_put_it() {
         let shut = admission(&[("ann", "t-ann"), ("bob", "t-bob")]);
-        check(&shut, &[("x-epitome-token", "t-bob")], Ok(("bob", KeyShown::Theirs)));
-        check(&shut, &[("authorization", "bearer t-ann")], Ok(("ann", KeyShown::Ours)));
-        check(&shut, &[("x-api-key", "t-bob")], Ok(("bob", KeyShown::Ours)));
+        check(&shut, &[("x-epitome-token", "t-bob")], Ok(("bob", ClientKeyKind::Theirs)));
+        check(&shut, &[("authorization", "bearer t-ann")], Ok(("ann", ClientKeyKind::Ours)));
+        check(&shut, &[("x-api-key", "t-bob")], Ok(("bob", ClientKeyKind::Ours)));
         let both = [("authorization", "Bearer sk-provider"), ("x-api-key", "t-bob")];
-        check(&shut, &both, Ok(("bob", KeyShown::Ours)));
+        check(&shut, &both, Ok(("bob", ClientKeyKind::Ours)));
         let named = [("x-epitome-token", "t-ann"), ("x-api-key", "sk-ant")];
-        check(&shut, &named, Ok(("ann", KeyShown::Theirs)));
+        check(&shut, &named, Ok(("ann", ClientKeyKind::Theirs)));
     }
 }

@@ -132,7 +132,7 @@ enum ReadPosition {
 
 /// Way in which a head says where its body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
+enum HeadFraming {
     /// By its length in bytes.
     Length(u64),
     /// By its last chunk.
@@ -157,10 +157,10 @@ impl HeadReader {
                     (ReadPosition::Head, rest)
                 }
                 ReadPosition::Head => match self.head(bytes) {
-                    (Some(Framing::Length(0)), rest) => (ReadPosition::Head, rest),
-                    (Some(Framing::Length(length)), rest) => (ReadPosition::Body(length), rest),
-                    (Some(Framing::Chunked), rest) => (CHUNK, rest),
-                    (Some(Framing::Both | Framing::Unclear), _) => {
+                    (Some(HeadFraming::Length(0)), rest) => (ReadPosition::Head, rest),
+                    (Some(HeadFraming::Length(length)), rest) => (ReadPosition::Body(length), rest),
+                    (Some(HeadFraming::Chunked), rest) => (CHUNK, rest),
+                    (Some(HeadFraming::Both | HeadFraming::Unclear), _) => {
                         self.position = ReadPosition::Lost;
                         return Some(self.heads - 1);
                     }
@@ -194,7 +194,7 @@ impl HeadReader {
     }
 
     /// Reads on in a head. Returns its framing once the head is complete, and the bytes that follow it.
-    fn head<'b>(&mut self, bytes: &'b [u8]) -> (Option<Framing>, &'b [u8]) {
+    fn head<'b>(&mut self, bytes: &'b [u8]) -> (Option<HeadFraming>, &'b [u8]) {
         let known = self.head.len();
         self.head.extend_from_slice(&bytes[..bytes.len().min(self.limit.saturating_sub(known) + 1)]);
         let Some(end) = head_end(&self.head, known.saturating_sub(2)) else { return (None, &[]) };
@@ -221,7 +221,7 @@ fn head_end(head: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-fn framing(head: &[u8]) -> Framing {
+fn framing(head: &[u8]) -> HeadFraming {
     let (mut length, mut coding) = (None, None);
     for line in head.split(|byte| *byte == b'\n').skip(1) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
@@ -233,12 +233,12 @@ fn framing(head: &[u8]) -> Framing {
         }
     }
     match (length, coding) {
-        (Some(_), Some(_)) => Framing::Both,
-        (None, Some(_)) => Framing::Chunked,
-        (None, None) => Framing::Length(0),
+        (Some(_), Some(_)) => HeadFraming::Both,
+        (None, Some(_)) => HeadFraming::Chunked,
+        (None, None) => HeadFraming::Length(0),
         (Some(length), None) => {
             let length = str::from_utf8(length).ok().and_then(|length| length.parse().ok());
-            length.map_or(Framing::Unclear, Framing::Length)
+            length.map_or(HeadFraming::Unclear, HeadFraming::Length)
         }
     }
 }

@@ -11,11 +11,11 @@ use http::{
     header::{self, HeaderValue},
 };
 
-use super::admission::API_KEY;
+use super::admission::API_KEY_HEADER;
 
 /// A key that a provider is shown instead of the client's.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct UpstreamKey {
     /// The key by itself.
     pub(super) plain: HeaderValue,
     /// The key after `Bearer`.
@@ -24,8 +24,12 @@ pub(super) struct Key {
 
 /// Headers of a request as its provider gets them: with `host` of the provider, and `key` in place of the
 /// client's, if given.
-pub(super) fn to_provider(headers: &HeaderMap, host: &HeaderValue, key: Option<(&Key, Format)>) -> HeaderMap {
-    let named = Named::by(headers);
+pub(super) fn to_provider(
+    headers: &HeaderMap,
+    host: &HeaderValue,
+    key: Option<(&UpstreamKey, Format)>,
+) -> HeaderMap {
+    let named = ConnectionHeaders::by(headers);
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 2);
     let mut keys = key.map(|(key, format)| keyed(key, format));
     let is_replaced = keys.is_some();
@@ -34,7 +38,7 @@ pub(super) fn to_provider(headers: &HeaderMap, host: &HeaderValue, key: Option<(
             if !sent.contains_key(header::HOST) {
                 sent.append(header::HOST, host.clone());
             }
-        } else if is_replaced && (*name == header::AUTHORIZATION || *name == API_KEY) {
+        } else if is_replaced && (*name == header::AUTHORIZATION || *name == API_KEY_HEADER) {
             if let Some((name, value)) = keys.take() {
                 sent.append(name, value);
             }
@@ -57,7 +61,7 @@ pub(super) fn to_provider(headers: &HeaderMap, host: &HeaderValue, key: Option<(
 
 /// Headers of an answer as the client gets them.
 pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
-    let named = Named::by(&headers);
+    let named = ConnectionHeaders::by(&headers);
     if !headers.keys().any(|name| is_of_connection(name) || named.holds(name)) {
         return headers;
     }
@@ -76,7 +80,7 @@ pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
 
 /// Headers of a request whose body replaces the client's, is not compressed and has `length` bytes. Headers
 /// that describe the client's bytes are left out.
-pub(super) fn recut(headers: &HeaderMap, length: u64) -> HeaderMap {
+pub(super) fn for_replaced_body(headers: &HeaderMap, length: u64) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len());
     for (name, value) in headers {
         if *name == header::CONTENT_LENGTH {
@@ -100,7 +104,7 @@ pub(super) fn uncompressed(headers: &HeaderMap) -> HeaderMap {
 
 /// Headers of a request that replaces another one. The original's idempotency key is left out: a provider
 /// that honours it would repeat its first answer.
-pub(super) fn of_another(headers: &HeaderMap) -> HeaderMap {
+pub(super) fn for_resent_request(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len());
     for (name, value) in headers.iter().filter(|(name, _)| !is_of_one_request(name)) {
         sent.append(name, value.clone());
@@ -109,7 +113,7 @@ pub(super) fn of_another(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Headers of a request that continues another one and has `length` bytes.
-pub(super) fn of_next(headers: &HeaderMap, length: u64) -> HeaderMap {
+pub(super) fn for_continued_request(headers: &HeaderMap, length: u64) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
     for (name, value) in headers {
         let is_of_first = *name == header::CONTENT_LENGTH || is_of_one_request(name);
@@ -122,7 +126,7 @@ pub(super) fn of_next(headers: &HeaderMap, length: u64) -> HeaderMap {
 }
 
 /// Headers of an answer whose body differs from the provider's bytes.
-pub(super) fn unmeasured(headers: &HeaderMap) -> HeaderMap {
+pub(super) fn for_rewritten_answer(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len());
     for (name, value) in headers {
         if *name != header::CONTENT_LENGTH && !is_of_bytes(name) {
@@ -134,7 +138,7 @@ pub(super) fn unmeasured(headers: &HeaderMap) -> HeaderMap {
 
 /// Headers of a request of our own, derived from those of a client's request: not compressed, and answered
 /// uncompressed in one piece of JSON.
-pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
+pub(super) fn for_summary_request(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
     for (name, value) in headers {
         let is_of_request = *name == header::CONTENT_LENGTH
@@ -164,9 +168,9 @@ fn is_of_bytes(name: &HeaderName) -> bool {
 }
 
 /// Writes a key into the header in which a provider of `format` expects it.
-fn keyed(key: &Key, format: Format) -> (HeaderName, HeaderValue) {
+fn keyed(key: &UpstreamKey, format: Format) -> (HeaderName, HeaderValue) {
     match format {
-        Format::Anthropic => (API_KEY, key.plain.clone()),
+        Format::Anthropic => (API_KEY_HEADER, key.plain.clone()),
         Format::OpenaiChat | Format::OpenaiResponses => (header::AUTHORIZATION, key.bearer.clone()),
     }
 }
@@ -184,9 +188,9 @@ fn is_ours(name: &HeaderName) -> bool {
 }
 
 /// Headers that `Connection` names besides the usual ones: they concern this connection only.
-struct Named(Vec<HeaderName>);
+struct ConnectionHeaders(Vec<HeaderName>);
 
-impl Named {
+impl ConnectionHeaders {
     fn by(headers: &HeaderMap) -> Self {
         let mut named = Vec::new();
         for value in headers.get_all(header::CONNECTION) {
@@ -254,7 +258,10 @@ mod tests {
 
     #[test]
     fn a_configured_key_takes_the_place_of_whatever_the_client_showed() {
-        let key = Key { plain: HeaderValue::from_static("k"), bearer: HeaderValue::from_static("Bearer k") };
+        let key = UpstreamKey {
+            plain: HeaderValue::from_static("k"),
+            bearer: HeaderValue::from_static("Bearer k"),
+        };
         let headers = map(&[
             ("x-api-key", "t"),
             ("accept", "*/*"),
@@ -281,15 +288,15 @@ mod tests {
         ]);
         let expect =
             [("host", "h"), ("content-length", "1000"), ("anthropic-beta", "a"), ("anthropic-beta", "b")];
-        assert_eq!(lines(&recut(&headers, 1_000)), expect);
+        assert_eq!(lines(&for_replaced_body(&headers, 1_000)), expect);
         let chunked = map(&[("transfer-encoding", "chunked"), ("accept", "*/*")]);
-        assert_eq!(lines(&recut(&chunked, 7)), lines(&chunked));
+        assert_eq!(lines(&for_replaced_body(&chunked, 7)), lines(&chunked));
     }
 
     #[test]
     fn a_request_in_anothers_place_is_another_one() {
         let headers = map(&[("host", "h"), ("idempotency-key", "once"), ("x", "a"), ("x", "b")]);
-        assert_eq!(lines(&of_another(&headers)), [("host", "h"), ("x", "a"), ("x", "b")]);
+        assert_eq!(lines(&for_resent_request(&headers)), [("host", "h"), ("x", "a"), ("x", "b")]);
     }
 
     #[test]
@@ -309,9 +316,9 @@ mod tests {
             ("accept-encoding", "identity"),
             ("content-length", "7"),
         ];
-        assert_eq!(lines(&of_next(&uncompressed(&headers), 7)), expect);
+        assert_eq!(lines(&for_continued_request(&uncompressed(&headers), 7)), expect);
         let answer = map(&[("content-length", "7"), ("content-digest", "sha-256=:x:"), ("request-id", "r")]);
-        assert_eq!(lines(&unmeasured(&answer)), [("request-id", "r")]);
+        assert_eq!(lines(&for_rewritten_answer(&answer)), [("request-id", "r")]);
     }
 
     #[test]
@@ -337,7 +344,7 @@ mod tests {
             ("content-type", "application/json"),
             ("accept", "application/json"),
         ];
-        assert_eq!(lines(&of_question(&headers)), expect);
+        assert_eq!(lines(&for_summary_request(&headers)), expect);
     }
 
     #[test]

@@ -11,20 +11,20 @@ use std::{
 use epitome::{core::SessionId, store::StoreError};
 use tokio::{sync::Mutex, time::timeout};
 
-use super::shelf::Shelf;
+use super::reopening_store::ReopeningStore;
 
 /// Longest time that a store may take to answer that it is writable.
-const PROMPT: Duration = Duration::from_secs(2);
+const STORE_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time for which a failed record makes the gateway report that it is not ready. Load balancers that read
 /// this status send no requests meanwhile; it has to end, because only another recorded request can show that
 /// records work again.
-const GRUDGE: Duration = Duration::from_secs(5);
+const FAILURE_COOLDOWN: Duration = Duration::from_secs(5);
 
 /// State of the gateway.
 #[derive(Debug)]
-pub(super) struct Health {
-    store: Option<Arc<Shelf>>,
+pub(super) struct GatewayHealth {
+    store: Option<Arc<ReopeningStore>>,
     needs_store: bool,
     /// Time of the last failed record, if none has succeeded since.
     failed: std::sync::Mutex<Option<Instant>>,
@@ -35,14 +35,14 @@ pub(super) struct Health {
     asking: Arc<Mutex<()>>,
 }
 
-impl Health {
+impl GatewayHealth {
     /// State of a gateway that records into `store`, if there is one.
-    pub(super) fn recording(store: Option<Arc<Shelf>>) -> Self {
+    pub(super) fn recording(store: Option<Arc<ReopeningStore>>) -> Self {
         Self { needs_store: true, ..Self::relaying(store) }
     }
 
     /// State of a gateway that need not record anything.
-    pub(super) fn relaying(store: Option<Arc<Shelf>>) -> Self {
+    pub(super) fn relaying(store: Option<Arc<ReopeningStore>>) -> Self {
         Self {
             store,
             needs_store: false,
@@ -54,24 +54,24 @@ impl Health {
     }
 
     /// Notes that a record failed.
-    pub(super) fn fails(&self) {
+    pub(super) fn record_failure(&self) {
         *self.failed() = Some(Instant::now());
     }
 
     /// Notes that a record succeeded.
-    pub(super) fn works(&self) {
+    pub(super) fn record_success(&self) {
         if self.failed().take().is_some() {
             tracing::info!("exchanges are recorded again");
         }
     }
 
     /// Notes that no new connections are taken.
-    pub(super) fn stops(&self) {
+    pub(super) fn set_stopping(&self) {
         self.stops.store(true, Ordering::Relaxed);
     }
 
     /// Notes that requests still in progress are cut off.
-    pub(super) fn closes(&self) {
+    pub(super) fn set_closing(&self) {
         self.closes.store(true, Ordering::Relaxed);
     }
 
@@ -92,13 +92,13 @@ impl Health {
         if !self.is_writable(store).await {
             return Err("the store cannot be written: requests are not recorded");
         }
-        if self.failed().is_some_and(|failed| failed.elapsed() < GRUDGE) {
+        if self.failed().is_some_and(|failed| failed.elapsed() < FAILURE_COOLDOWN) {
             return Err("the last exchange was not recorded: see the log");
         }
         Ok(())
     }
 
-    async fn is_writable(&self, store: &Arc<Shelf>) -> bool {
+    async fn is_writable(&self, store: &Arc<ReopeningStore>) -> bool {
         let Ok(asking) = Arc::clone(&self.asking).try_lock_owned() else { return false };
         let store = Arc::clone(store);
         let asked = tokio::task::spawn_blocking(move || {
@@ -108,7 +108,7 @@ impl Health {
             let answer = store.recorder().store().remove_label(nobody, "");
             matches!(answer, Ok(()) | Err(StoreError::UnknownSession { .. }))
         });
-        matches!(timeout(PROMPT, asked).await, Ok(Ok(true)))
+        matches!(timeout(STORE_CHECK_TIMEOUT, asked).await, Ok(Ok(true)))
     }
 
     fn failed(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {

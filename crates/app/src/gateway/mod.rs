@@ -1,85 +1,85 @@
 //! The gateway: stands between an agent and its provider, relays every byte, and records what passes.
 
 mod admission;
-mod answers;
-mod begun;
-mod composing;
+mod answer_copy;
+pub(crate) mod banner;
+mod compact_options;
+mod compact_request;
 pub(crate) mod config;
-mod copy;
-mod expand;
-mod fate;
+mod decompress;
+mod delivery_guard;
+mod errors;
 mod framing;
 mod headers;
 mod health;
-mod intake;
-mod listening;
+mod io_timeout;
+mod lifecycle_metrics;
 pub(crate) mod metrics;
-mod passage;
-mod passing;
-mod patience;
-mod recalling;
+mod outcome_header;
+mod peeked_response;
+mod proxy;
+mod recall_body;
 mod recording;
-mod relay;
+mod reopening_store;
+mod request_body;
+mod request_scope;
+mod response_body;
 mod route;
 mod savings;
-pub(crate) mod screen;
 mod server;
-mod shelf;
-mod shutdown;
+mod signals;
 mod summariser;
 pub(crate) mod telemetry;
 mod tls;
 mod treatment;
-mod unheard;
 mod upstream;
-mod waiting;
-mod wishes;
+mod waiting_request;
 
 use std::{net::SocketAddr, ops::Deref, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    compose::{Composing, Heard},
     core::{Tokens, policy::Policy, profile::Profiles},
-    observe::Observer,
+    observe::PolicyObserver,
     recorder::RecordError,
-    store::Sqlite,
+    rewrite::{LifecycleHub, RewriteSettings},
+    store::SqliteStore,
 };
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
 
 use self::{
-    admission::Admission,
-    config::{Config, Limits, Unrecorded},
-    health::Health,
-    metrics::{Metrics, Reason, Uncomposed},
-    shelf::Shelf,
-    shutdown::Signals,
-    summariser::Summarisers,
-    treatment::{PolicyInUse, Treatments},
-    upstream::Upstreams,
+    admission::ClientAdmission,
+    config::{GatewayConfig, GatewayLimits, StoreFailureAction},
+    health::GatewayHealth,
+    metrics::{GatewayMetrics, UncomposedReason, UnrecordedReason},
+    reopening_store::ReopeningStore,
+    signals::ProcessSignals,
+    summariser::SessionSummarisers,
+    treatment::{PolicyInUse, TreatmentRules},
+    upstream::UpstreamPool,
 };
 
 /// Serves until a signal says to stop. `ready` is called with the address once the gateway listens. Without a
 /// store nothing is recorded. `reload` reads the configuration again, whenever a signal asks for that.
 pub(crate) async fn serve(
-    config: Config,
-    store: Option<Arc<Sqlite>>,
+    config: GatewayConfig,
+    store: Option<Arc<SqliteStore>>,
     ready: impl FnOnce(SocketAddr),
-    reload: impl Fn() -> anyhow::Result<Config>,
+    reload: impl Fn() -> anyhow::Result<GatewayConfig>,
 ) -> anyhow::Result<()> {
-    let signals = Signals::listen()?;
+    let signals = ProcessSignals::listen()?;
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
     let address = listener.local_addr().context("finding out where the gateway listens")?;
     let gateway = Arc::new(Gateway::new(config, address, store)?);
-    listening::begin(&gateway);
+    lifecycle_metrics::begin(&gateway);
     ready(address);
     server::run(gateway, listener, signals, reload).await;
     Ok(())
 }
 
 /// Refuses to listen to other machines without tokens.
-fn check_exposure(config: &Config, listening: SocketAddr) -> anyhow::Result<()> {
+fn check_exposure(config: &GatewayConfig, listening: SocketAddr) -> anyhow::Result<()> {
     if config.tokens.is_empty() && !listening.ip().to_canonical().is_loopback() {
         bail!(
             "without a token the gateway listens to this machine only, and {listening} is open to others: add a token, \
@@ -92,29 +92,29 @@ fn check_exposure(config: &Config, listening: SocketAddr) -> anyhow::Result<()> 
 /// State that all requests share under one configuration.
 #[derive(Debug)]
 struct Gateway {
-    admission: Admission,
-    treatments: Treatments,
-    upstreams: Arc<Upstreams>,
-    limits: Limits,
-    unrecorded: Unrecorded,
+    admission: ClientAdmission,
+    treatments: TreatmentRules,
+    upstreams: Arc<UpstreamPool>,
+    limits: GatewayLimits,
+    unrecorded: StoreFailureAction,
     /// Address that is configured to listen on.
     listen: SocketAddr,
     /// Sources of the summaries of composed requests.
-    summarisers: Summarisers,
-    lasting: Lasting,
+    summarisers: SessionSummarisers,
+    lasting: LongLivedState,
 }
 
 /// State that is kept when the configuration is read again.
 #[derive(Clone, Debug)]
-struct Lasting {
+struct LongLivedState {
     /// Address that the gateway listens on.
     listening: SocketAddr,
-    shelf: Option<Arc<Shelf>>,
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
+    shelf: Option<Arc<ReopeningStore>>,
+    metrics: Arc<GatewayMetrics>,
+    health: Arc<GatewayHealth>,
     profiles: Arc<Profiles>,
     /// Receiver of the outcomes of summaries.
-    heard: Heard,
+    heard: LifecycleHub,
     /// Permits of requests in progress.
     places: Arc<Semaphore>,
     /// Permits of requests being recorded: more, because records may be made after the answer has left.
@@ -124,27 +124,34 @@ struct Lasting {
 }
 
 impl Deref for Gateway {
-    type Target = Lasting;
+    type Target = LongLivedState;
 
-    fn deref(&self) -> &Lasting {
+    fn deref(&self) -> &LongLivedState {
         &self.lasting
     }
 }
 
 impl Gateway {
-    fn new(config: Config, listening: SocketAddr, store: Option<Arc<Sqlite>>) -> anyhow::Result<Self> {
-        let shelf = store.map(|store| Arc::new(Shelf::new(store)));
-        let health =
-            if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
+    fn new(
+        config: GatewayConfig,
+        listening: SocketAddr,
+        store: Option<Arc<SqliteStore>>,
+    ) -> anyhow::Result<Self> {
+        let shelf = store.map(|store| Arc::new(ReopeningStore::new(store)));
+        let health = if config.records() {
+            GatewayHealth::recording(shelf.clone())
+        } else {
+            GatewayHealth::relaying(shelf.clone())
+        };
         let profiles = Arc::new(Profiles::builtin());
         let places = config.limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
-        let lasting = Lasting {
+        let lasting = LongLivedState {
             listening,
             shelf,
-            metrics: Arc::new(Metrics::new(Arc::clone(&profiles))),
+            metrics: Arc::new(GatewayMetrics::new(Arc::clone(&profiles))),
             health: Arc::new(health),
             profiles,
-            heard: Heard::default(),
+            heard: LifecycleHub::default(),
             places: Arc::new(Semaphore::new(places)),
             records: Arc::new(Semaphore::new(2 * places)),
             runtime: Handle::current(),
@@ -152,43 +159,59 @@ impl Gateway {
         Self::with(config, lasting)
     }
 
-    fn with(config: Config, lasting: Lasting) -> anyhow::Result<Self> {
+    fn with(config: GatewayConfig, lasting: LongLivedState) -> anyhow::Result<Self> {
         check_exposure(&config, lasting.listening)?;
-        let Config { listen, mode, routes, upstreams, tokens, access, limits, unrecorded, policy, compact } =
-            config;
+        let GatewayConfig {
+            listen,
+            mode,
+            routes,
+            upstreams,
+            tokens,
+            access,
+            limits,
+            unrecorded,
+            policy,
+            compact,
+        } = config;
         let (window, summary_time) = (compact.window.map(Tokens), compact.summary_time());
         let in_use = |policy: &Policy| {
             let profiles = &lasting.profiles;
-            let composing = Composing {
+            let composing = RewriteSettings {
                 policy: policy.clone(),
                 profiles: Arc::clone(profiles),
                 window,
                 holdout: compact.holdout,
                 command: compact.command.clone(),
                 recall: compact.recall,
-                with_answers: unrecorded == Unrecorded::Forward,
+                with_answers: unrecorded == StoreFailureAction::Forward,
                 heard: lasting.heard.clone(),
             };
-            PolicyInUse { composing, observer: Observer::new(policy.clone(), Arc::clone(profiles)) }
+            PolicyInUse { composing, observer: PolicyObserver::new(policy.clone(), Arc::clone(profiles)) }
         };
         let named = tokens.iter().map(|token| &token.rules).chain(routes.values());
         let others = named.filter_map(|rules| rules.policy.as_deref());
-        let treatments = Treatments::new(mode, in_use(&policy), others.map(in_use).collect(), routes.clone());
+        let treatments =
+            TreatmentRules::new(mode, in_use(&policy), others.map(in_use).collect(), routes.clone());
         Ok(Self {
-            admission: Admission::new(tokens, access, lasting.listening),
+            admission: ClientAdmission::new(tokens, access, lasting.listening),
             treatments,
-            upstreams: Arc::new(Upstreams::new(upstreams, &limits)?),
+            upstreams: Arc::new(UpstreamPool::new(upstreams, &limits)?),
             limits,
             unrecorded,
             listen,
-            summarisers: Summarisers::new(compact.summariser, summary_time, window, &lasting.profiles)?,
+            summarisers: SessionSummarisers::new(
+                compact.summariser,
+                summary_time,
+                window,
+                &lasting.profiles,
+            )?,
             lasting,
         })
     }
 
     /// Makes the same gateway under another configuration. Also returns the changed settings that take a
     /// restart to apply.
-    fn reloaded(&self, mut config: Config) -> anyhow::Result<(Self, Vec<&'static str>)> {
+    fn reloaded(&self, mut config: GatewayConfig) -> anyhow::Result<(Self, Vec<&'static str>)> {
         if config.records() && self.shelf.is_none() {
             bail!(
                 "the database is only opened when the gateway starts, with a mode that records: restart it"
@@ -208,7 +231,7 @@ impl Gateway {
     }
 
     /// Notes that something was not recorded though it should have been.
-    fn missed(&self, reason: Reason, error: Option<&RecordError>) -> Reason {
+    fn report_unrecorded(&self, reason: UnrecordedReason, error: Option<&RecordError>) -> UnrecordedReason {
         self.metrics.unrecorded(reason);
         telemetry::unrecorded(reason, error);
         reason
@@ -216,14 +239,14 @@ impl Gateway {
 
     /// Notes that a principal's request is passed on unread: its effect on the provider's cache is unknown to
     /// the savings.
-    fn passes_unread(&self, principal: &str) {
+    fn note_unread_request(&self, principal: &str) {
         if let Some(shelf) = &self.shelf {
-            shelf.current().passed_unread(principal, recording::now());
+            shelf.current().note_unread(principal, recording::now());
         }
     }
 
     /// Counts a request that was to be composed but was sent as it came.
-    fn uncomposed(&self, reason: Uncomposed) {
+    fn uncomposed(&self, reason: UncomposedReason) {
         self.metrics.uncomposed(reason);
         telemetry::uncomposed(reason);
     }

@@ -11,42 +11,45 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
-    compose::{self, Done, Outgoing, Way, Wishes},
     core::{
         Fact,
-        event::{Time, Usage},
+        event::{Timestamp, Usage},
     },
-    observe::Observed,
-    recorder::{Arrival, End, Ending, Finish, Placed, RecordError, Recorder, Ticket},
-    store::Sqlite,
-    wire::{Format, caller::Purpose, overflow::Overflow, recall::Recalls},
+    observe::PolicyObservation,
+    recorder::{
+        EndedExchange, ExchangeOutcome, FinishOutcome, PendingRecord, PlacementKind, RecordError,
+        RequestArrival, TrafficRecorder,
+    },
+    rewrite::{self, RequestDisposition, RequestOverrides, RewriteReport, RewrittenRequest},
+    store::SqliteStore,
+    wire::{Format, caller::RequestPurpose, overflow::ContextOverflow, recall_tool::RecallCalls},
 };
 use http::{HeaderMap, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
     Gateway,
-    admission::{API_KEY, TOKEN},
-    config::{Mode, Unrecorded},
-    copy::{AnswerCopy, Read},
-    expand::{Coding, ExpandError, expand},
-    intake,
-    metrics::{Reason, composed::Call},
-    passage::{Departure, Said},
-    shelf::Shelf,
-    summariser::Means,
-    telemetry::{self, Place},
+    admission::{API_KEY_HEADER, TOKEN_HEADER},
+    answer_copy::{AnswerCopy, CopiedAnswer},
+    config::{GatewayMode, StoreFailureAction},
+    decompress::{ContentCoding, DecompressError, expand},
+    delivery_guard::DeliveryGuard,
+    metrics::{UnrecordedReason, compact_calls::FinishedCompactCall},
+    reopening_store::ReopeningStore,
+    request_body,
+    request_scope::{AnswerFacts, RequestCompletion},
+    summariser::ModelAccess,
+    telemetry::{self, RecordLocation},
     treatment::PolicyInUse,
-    unheard::Unheard,
-    waiting::WaitingRequest,
+    waiting_request::WaitingRequest,
 };
 
 /// Held by every task that must not be cut off when the gateway stops.
-pub(super) type Alive = mpsc::Sender<()>;
+pub(super) type ShutdownGuard = mpsc::Sender<()>;
 
 /// A request that is to be recorded.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct RecordableRequest {
     /// Owner of the request.
     pub(super) principal: Arc<str>,
     /// Format of the request.
@@ -56,144 +59,150 @@ pub(super) struct Request {
     /// Body of the request, as it came.
     pub(super) body: Bytes,
     /// Mode of the request: whether a policy is applied to it, computed beside it, or neither.
-    pub(super) mode: Mode,
+    pub(super) mode: GatewayMode,
     /// Policy of the request.
     pub(super) policy: Arc<PolicyInUse>,
     /// Purpose of the request, if its path shows it.
-    pub(super) purpose: Option<Purpose>,
+    pub(super) purpose: Option<RequestPurpose>,
     /// Options of the client for composing, from its headers.
-    pub(super) wishes: Wishes,
+    pub(super) wishes: RequestOverrides,
     /// Access to the session's own model, for summaries.
-    pub(super) means: Option<Arc<Means>>,
+    pub(super) means: Option<Arc<ModelAccess>>,
 }
 
 /// A request whose treatment is decided.
 #[derive(Debug)]
-pub(super) struct Composed {
+pub(super) struct ComposedRequest {
     /// Treatment of the request.
-    pub(super) way: Becomes,
+    pub(super) way: ComposeDecision,
     /// The client's body, not compressed, from which the request is composed.
     pub(super) body: Bytes,
 }
 
 /// Treatment of a request in mode `compact`.
 #[derive(Debug)]
-pub(super) enum Becomes {
+pub(super) enum ComposeDecision {
     /// This was decided and recorded.
-    Decided(Way),
+    Decided(RequestDisposition),
     /// It is sent as it came, and counted and recorded meanwhile.
-    Whole(oneshot::Receiver<Done>),
+    Whole(oneshot::Receiver<RewriteReport>),
 }
 
 /// A composed request that its provider refused as too long.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct OverlongRequest {
     /// The original request.
-    pub(super) request: Arc<Request>,
+    pub(super) request: Arc<RecordableRequest>,
     /// Its body, not compressed.
     pub(super) body: Bytes,
     /// Length limit that the provider states.
-    pub(super) overflow: Overflow,
+    pub(super) overflow: ContextOverflow,
 }
 
 /// A composed request whose model asks back for what was left out.
 #[derive(Debug)]
-pub(super) struct AskedBack {
+pub(super) struct RecallRequest {
     /// The original request.
-    pub(super) request: Arc<Request>,
+    pub(super) request: Arc<RecordableRequest>,
     /// Its body, not compressed.
     pub(super) body: Bytes,
     /// Calls of the recall tool.
-    pub(super) recalls: Recalls,
+    pub(super) recalls: RecallCalls,
 }
 
 /// The request that goes on after a model asked back.
 #[derive(Debug)]
-pub(super) struct Recalled {
+pub(super) struct RecallContinuation {
     /// The request.
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: RewrittenRequest,
     /// Usage of the answer that asked back.
     pub(super) usage: Option<Usage>,
 }
 
 /// Time after which a request is written without its answer, and interval at which that is checked.
-const PATIENCE: Duration = Duration::from_secs(1);
-const EVERY: Duration = Duration::from_millis(500);
+const WRITE_WITHOUT_ANSWER_AFTER: Duration = Duration::from_secs(1);
+const UNANSWERED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Writes down requests whose answers take long, for as long as the store exists.
-pub(super) async fn look_after(shelf: Weak<Shelf>) {
+pub(super) async fn write_unanswered(shelf: Weak<ReopeningStore>) {
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(UNANSWERED_CHECK_INTERVAL).await;
         let Some(shelf) = shelf.upgrade() else { return };
-        let before = Time(now().0.saturating_sub(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX)));
-        tokio::task::spawn_blocking(move || shelf.recorder().write_down_before(before));
+        let before = Timestamp(
+            now().0.saturating_sub(i64::try_from(WRITE_WITHOUT_ANSWER_AFTER.as_millis()).unwrap_or(i64::MAX)),
+        );
+        tokio::task::spawn_blocking(move || shelf.recorder().write_deferred_before(before));
     }
 }
 
 /// Result of recording an exchange.
-pub(super) type Recorded = Result<(), Reason>;
+pub(super) type RecordResult = Result<(), UnrecordedReason>;
 
 /// Result of recording a request, with the composed request if there is one.
-pub(super) type Taken = Result<Option<Unheard<Composed>>, Reason>;
+pub(super) type ComposeResult = Result<Option<DeliveryGuard<ComposedRequest>>, UnrecordedReason>;
 
 /// The record of an exchange.
 #[derive(Debug)]
-pub(super) struct Recording {
-    desk: Arc<Desk>,
+pub(super) struct ExchangeRecording {
+    desk: Arc<RecordTask>,
     /// Receives the result once the request is recorded.
-    arrived: Option<oneshot::Receiver<Taken>>,
+    arrived: Option<oneshot::Receiver<ComposeResult>>,
     /// Receives the counts of a request that was sent before they were known.
-    counted: Option<oneshot::Receiver<Done>>,
+    counted: Option<oneshot::Receiver<RewriteReport>>,
 }
 
 #[derive(Debug)]
-struct Desk {
+struct RecordTask {
     gateway: Arc<Gateway>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<ReopeningStore>,
     /// Owner of the exchange.
     principal: Arc<str>,
-    stage: Mutex<Stage>,
-    _alive: Alive,
+    stage: Mutex<RecordStage>,
+    _alive: ShutdownGuard,
     _place: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum RecordStage {
     /// The request is being recorded, or composed again.
     Arriving,
     /// The request is recorded, or could not be; there is no answer yet.
-    Arrived(Result<Box<Arrived>, Reason>),
+    Arrived(Result<Box<RecordedRequest>, UnrecordedReason>),
     /// The answer ended while another thread was busy with the request. That thread records the answer.
-    Leaving(Box<Departure>),
+    Leaving(Box<RequestCompletion>),
     /// The exchange is finished.
     Gone,
 }
 
 /// A request that is recorded.
 #[derive(Debug)]
-struct Arrived {
-    ticket: Ticket,
+struct RecordedRequest {
+    ticket: PendingRecord,
     /// The recorder that holds the request.
-    recorder: Arc<Recorder>,
+    recorder: Arc<TrafficRecorder>,
     /// The request that the policy would have sent.
-    observed: Option<Observed>,
+    observed: Option<PolicyObservation>,
     /// Number of recorded answers that asked back.
     asked_back: u64,
     /// Result of composing it, if it was sent before that was known.
-    counted: Option<Done>,
+    counted: Option<RewriteReport>,
 }
 
-impl Recording {
+impl ExchangeRecording {
     /// Begins to record a request.
-    pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Arc<Request>) -> Result<Self, Reason> {
-        let shelf = gateway.shelf.as_ref().ok_or(Reason::Store)?;
+    pub(super) fn begin(
+        gateway: &Arc<Gateway>,
+        alive: ShutdownGuard,
+        request: Arc<RecordableRequest>,
+    ) -> Result<Self, UnrecordedReason> {
+        let shelf = gateway.shelf.as_ref().ok_or(UnrecordedReason::Store)?;
         // Without this limit, requests that wait for a stuck store would fill the memory.
-        let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| Reason::Store)?;
-        let desk = Arc::new(Desk {
+        let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| UnrecordedReason::Store)?;
+        let desk = Arc::new(RecordTask {
             gateway: Arc::clone(gateway),
             shelf: Arc::clone(shelf),
             principal: Arc::clone(&request.principal),
-            stage: Mutex::new(Stage::Arriving),
+            stage: Mutex::new(RecordStage::Arriving),
             _alive: alive,
             _place: place,
         });
@@ -204,51 +213,52 @@ impl Recording {
     }
 
     /// Waits until the request is recorded and composed, or until it is known to be sent as it came.
-    pub(super) async fn arrived(&mut self) -> Result<Option<Composed>, Reason> {
+    pub(super) async fn wait_until_recorded(&mut self) -> Result<Option<ComposedRequest>, UnrecordedReason> {
         match self.arrived.take() {
-            Some(arrived) => {
-                arrived.await.unwrap_or(Err(Reason::Store)).map(|taken| taken.and_then(Unheard::take))
-            }
+            Some(arrived) => arrived
+                .await
+                .unwrap_or(Err(UnrecordedReason::Store))
+                .map(|taken| taken.and_then(DeliveryGuard::take)),
             None => Ok(None),
         }
     }
 
     /// Notes that the request was sent as it came; `counted` receives its counts.
-    pub(super) fn is_counted_by(&mut self, counted: oneshot::Receiver<Done>) {
+    pub(super) fn set_count_receiver(&mut self, counted: oneshot::Receiver<RewriteReport>) {
         self.counted = Some(counted);
     }
 
     /// Takes the counts of a request that was sent before they were known, if they have arrived.
-    pub(super) fn counted(&mut self) -> Option<Done> {
+    pub(super) fn try_take_counts(&mut self) -> Option<RewriteReport> {
         let done = self.counted.as_mut()?.try_recv().ok()?;
         self.counted = None;
         Some(done)
     }
 
     /// Waits for the same counts. `None` if they never come, or were taken before.
-    pub(super) async fn when_counted(&mut self) -> Option<Done> {
+    pub(super) async fn wait_for_counts(&mut self) -> Option<RewriteReport> {
         self.counted.take()?.await.ok()
     }
 
     /// Composes the request again, smaller; `None` if that is impossible.
-    pub(super) async fn smaller(&self, refused: Refused) -> Option<Outgoing> {
+    pub(super) async fn compose_smaller(&self, refused: OverlongRequest) -> Option<RewrittenRequest> {
         self.anew(move |desk, arrived| desk.smaller(arrived, &refused)).await
     }
 
     /// Composes the request again, with what its model asked back for; `None` if that is impossible.
-    pub(super) async fn recall(&self, asked: AskedBack) -> Option<Recalled> {
+    pub(super) async fn recall(&self, asked: RecallRequest) -> Option<RecallContinuation> {
         self.anew(move |desk, arrived| desk.recall(arrived, &asked)).await
     }
 
     /// Runs `make` for a request that is recorded, on a thread that may block.
     async fn anew<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Desk, &mut Arrived) -> Option<T> + Send + 'static,
+        work: impl FnOnce(&RecordTask, &mut RecordedRequest) -> Option<T> + Send + 'static,
     ) -> Option<T> {
         let mut arrived = {
             let mut stage = self.desk.stage();
-            match std::mem::replace(&mut *stage, Stage::Arriving) {
-                Stage::Arrived(Ok(arrived)) => arrived,
+            match std::mem::replace(&mut *stage, RecordStage::Arriving) {
+                RecordStage::Arrived(Ok(arrived)) => arrived,
                 other => {
                     *stage = other;
                     return None;
@@ -261,16 +271,16 @@ impl Recording {
             let made = unless_it_panics(|| work(&working, &mut arrived)).flatten();
             working.hands_over(tell, arrived, made, |heard| heard);
         });
-        told.await.ok().flatten().and_then(Unheard::take)
+        told.await.ok().flatten().and_then(DeliveryGuard::take)
     }
 
     /// Records how the exchange ended.
-    pub(super) fn depart(self, departure: Departure) {
+    pub(super) fn finish(self, departure: RequestCompletion) {
         let departure = Box::new(departure);
         let mut stage = self.desk.stage();
-        match std::mem::replace(&mut *stage, Stage::Gone) {
-            Stage::Arriving => *stage = Stage::Leaving(departure),
-            Stage::Arrived(arrived) => {
+        match std::mem::replace(&mut *stage, RecordStage::Gone) {
+            RecordStage::Arriving => *stage = RecordStage::Leaving(departure),
+            RecordStage::Arrived(arrived) => {
                 drop(stage);
                 if is_soon_read(&arrived, &departure) {
                     return self.desk.depart(arrived, *departure);
@@ -279,21 +289,21 @@ impl Recording {
                 runtime.spawn_blocking(move || self.desk.depart(arrived, *departure));
             }
             // An exchange has one recording, which ends with this.
-            Stage::Leaving(_) | Stage::Gone => {}
+            RecordStage::Leaving(_) | RecordStage::Gone => {}
         }
     }
 }
 
-impl Desk {
-    fn arrive(self: Arc<Self>, request: &Request, tell: oneshot::Sender<Taken>) {
+impl RecordTask {
+    fn arrive(self: Arc<Self>, request: &RecordableRequest, tell: oneshot::Sender<ComposeResult>) {
         let recorder = self.shelf.recorder();
         let waiting = WaitingRequest::new(tell);
         let taken = unless_it_panics(|| self.record(&recorder, request, &waiting));
-        let (ticket, composed) = match taken.unwrap_or_else(|| Err(self.missed(Reason::Store))) {
+        let (ticket, composed) = match taken.unwrap_or_else(|| Err(self.missed(UnrecordedReason::Store))) {
             Ok(taken) => taken,
             Err(reason) => {
-                self.gateway.passes_unread(&self.principal);
-                if let Some(tell) = waiting.waits() {
+                self.gateway.note_unread_request(&self.principal);
+                if let Some(tell) = waiting.take_waiting_sender() {
                     // The receiver may be gone, here and below.
                     let _ = tell.send(Err(reason));
                 }
@@ -302,11 +312,17 @@ impl Desk {
         };
         self.gateway.metrics.recorded(ticket.placed);
         let mut arrived =
-            Box::new(Arrived { ticket, recorder, observed: None, asked_back: 0, counted: None });
-        match (waiting.waits(), composed) {
+            Box::new(RecordedRequest { ticket, recorder, observed: None, asked_back: 0, counted: None });
+        match (waiting.take_waiting_sender(), composed) {
             (Some(tell), Some(composed)) => self.hands_over(tell, arrived, Some(composed), Ok),
-            (None, Some(Composed { way: Becomes::Decided(Way::Forward(outgoing)), .. })) => {
-                let tell = waiting.has_left();
+            (
+                None,
+                Some(ComposedRequest {
+                    way: ComposeDecision::Decided(RequestDisposition::Forward(outgoing)),
+                    ..
+                }),
+            ) => {
+                let tell = waiting.take_count_sender();
                 arrived.counted = tell.as_ref().map(|_| outgoing.done.clone());
                 // The receiver may ask at once for a smaller request, so the state is put back first.
                 self.done_with(Ok(arrived));
@@ -326,17 +342,17 @@ impl Desk {
         }
     }
 
-    fn smaller(&self, arrived: &mut Arrived, refused: &Refused) -> Option<Outgoing> {
-        let Refused { request, body, overflow } = refused;
+    fn smaller(&self, arrived: &mut RecordedRequest, refused: &OverlongRequest) -> Option<RewrittenRequest> {
+        let OverlongRequest { request, body, overflow } = refused;
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
         let composing = &request.policy.composing;
-        let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, composing, *overflow);
+        let composed = arrived.recorder.rewrite_smaller(&mut arrived.ticket, &arrival, composing, *overflow);
         composed.map_err(|error| self.failed(&error)).ok().flatten()
     }
 
-    fn recall(&self, arrived: &mut Arrived, asked: &AskedBack) -> Option<Recalled> {
-        let AskedBack { request, body, recalls } = asked;
+    fn recall(&self, arrived: &mut RecordedRequest, asked: &RecallRequest) -> Option<RecallContinuation> {
+        let RecallRequest { request, body, recalls } = asked;
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
         let recalled = arrived.recorder.recall(&mut arrived.ticket, &arrival, recalls);
@@ -347,7 +363,7 @@ impl Desk {
             Fact::UsageReported { usage, .. } => Some(*usage),
             _ => None,
         });
-        Some(Recalled { outgoing, usage })
+        Some(RecallContinuation { outgoing, usage })
     }
 
     /// Hands the result to the task that waits for it. If no task waits any more, the request is recorded as
@@ -355,9 +371,9 @@ impl Desk {
     fn hands_over<T, H>(
         self: Arc<Self>,
         tell: oneshot::Sender<H>,
-        mut arrived: Box<Arrived>,
+        mut arrived: Box<RecordedRequest>,
         mut made: Option<T>,
-        told: impl FnOnce(Option<Unheard<T>>) -> H,
+        told: impl FnOnce(Option<DeliveryGuard<T>>) -> H,
     ) {
         if tell.is_closed() && made.take().is_some() {
             self.never_left(&arrived.recorder, &mut arrived.ticket);
@@ -365,16 +381,16 @@ impl Desk {
         // The receiver may ask for another request at once, so the state is put back first.
         Arc::clone(&self).done_with(Ok(arrived));
         let runtime = self.gateway.runtime.clone();
-        let lost = move || drop(runtime.spawn_blocking(move || self.nobody_heard()));
+        let lost = move || drop(runtime.spawn_blocking(move || self.handle_undelivered()));
         // The receiver may be gone by now.
-        let _ = tell.send(told(made.map(|made| Unheard::new(made, lost))));
+        let _ = tell.send(told(made.map(|made| DeliveryGuard::new(made, lost))));
     }
 
     /// Handles a result whose receiver stopped waiting just as it was sent.
-    fn nobody_heard(self: Arc<Self>) {
+    fn handle_undelivered(self: Arc<Self>) {
         let mut stage = self.stage();
-        match std::mem::replace(&mut *stage, Stage::Arriving) {
-            Stage::Arrived(Ok(mut arrived)) => {
+        match std::mem::replace(&mut *stage, RecordStage::Arriving) {
+            RecordStage::Arrived(Ok(mut arrived)) => {
                 drop(stage);
                 self.never_left(&arrived.recorder, &mut arrived.ticket);
                 self.done_with(Ok(arrived));
@@ -384,49 +400,53 @@ impl Desk {
     }
 
     /// Records that a composed request never left: the client's own request was sent instead, or none.
-    fn never_left(&self, recorder: &Recorder, ticket: &mut Ticket) {
-        if let Err(error) = recorder.never_left(ticket, now()) {
+    fn never_left(&self, recorder: &TrafficRecorder, ticket: &mut PendingRecord) {
+        if let Err(error) = recorder.note_call_not_sent(ticket, now()) {
             self.failed(&error);
         }
     }
 
     /// Puts the request back when a thread has finished with it.
-    fn done_with(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>) {
+    fn done_with(self: Arc<Self>, arrived: Result<Box<RecordedRequest>, UnrecordedReason>) {
         let mut stage = self.stage();
-        match std::mem::replace(&mut *stage, Stage::Gone) {
-            Stage::Leaving(departure) => {
+        match std::mem::replace(&mut *stage, RecordStage::Gone) {
+            RecordStage::Leaving(departure) => {
                 drop(stage);
                 self.depart(arrived, *departure);
             }
-            Stage::Arriving | Stage::Arrived(_) | Stage::Gone => *stage = Stage::Arrived(arrived),
+            RecordStage::Arriving | RecordStage::Arrived(_) | RecordStage::Gone => {
+                *stage = RecordStage::Arrived(arrived)
+            }
         }
     }
 
     fn record(
         &self,
-        recorder: &Recorder,
-        request: &Request,
+        recorder: &TrafficRecorder,
+        request: &RecordableRequest,
         waiting: &WaitingRequest,
-    ) -> Result<(Ticket, Option<Composed>), Reason> {
-        let plain = match Coding::of(&request.headers) {
-            Coding::Identity => request.body.clone(),
+    ) -> Result<(PendingRecord, Option<ComposedRequest>), UnrecordedReason> {
+        let plain = match ContentCoding::of(&request.headers) {
+            ContentCoding::Identity => request.body.clone(),
             coding => {
                 let expanded = expand(coding, &request.body, self.gateway.limits.body);
                 expanded.map(Bytes::from).map_err(|error| match error {
-                    ExpandError::TooLarge => self.missed(Reason::TooLarge),
-                    ExpandError::Garbage => self.missed(Reason::UnreadableRequest),
+                    DecompressError::TooLarge => self.missed(UnrecordedReason::TooLarge),
+                    DecompressError::Garbage => self.missed(UnrecordedReason::UnreadableRequest),
                 })?
             }
         };
-        let Ok(body) = str::from_utf8(&plain) else { return Err(self.missed(Reason::UnreadableRequest)) };
+        let Ok(body) = str::from_utf8(&plain) else {
+            return Err(self.missed(UnrecordedReason::UnreadableRequest));
+        };
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(body, &header);
-        if request.mode != Mode::Compact {
+        if request.mode != GatewayMode::Compact {
             // A request that is only passed on may be written with its answer, because it does not wait for
             // the record.
             let ticket = match (request.mode, self.gateway.unrecorded) {
-                (Mode::Record, Unrecorded::Forward) => recorder.expect(&arrival),
-                _ => recorder.arrive(&arrival),
+                (GatewayMode::Record, StoreFailureAction::Forward) => recorder.record_deferred(&arrival),
+                _ => recorder.record(&arrival),
             };
             return Ok((ticket.map_err(|error| self.failed(&error))?, None));
         }
@@ -434,45 +454,50 @@ impl Desk {
         let summariser =
             |model: &str| summarisers.of(upstreams, (request.format, model), request.means.as_ref());
         let (composing, wishes) = (&request.policy.composing, &request.wishes);
-        let leaves = || waiting.goes_on_whole(&plain);
-        let composed = recorder.compose_ahead(&arrival, composing, wishes, &summariser, &leaves);
-        let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
-        Ok((ticket, Some(Composed { way: Becomes::Decided(way), body: plain })))
+        let leaves = || waiting.send_unchanged(&plain);
+        let composed = recorder.rewrite_early(&arrival, composing, wishes, &summariser, &leaves);
+        let rewrite::RewriteOutcome { ticket, way } = composed.map_err(|error| self.failed(&error))?;
+        Ok((ticket, Some(ComposedRequest { way: ComposeDecision::Decided(way), body: plain })))
     }
 
     /// Records the end of an exchange. This does not wait for the store's writes.
-    fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, mut composed, overflow, spliced, hidden, done } = departure;
+    fn depart(
+        self: Arc<Self>,
+        arrived: Result<Box<RecordedRequest>, UnrecordedReason>,
+        departure: RequestCompletion,
+    ) {
+        let RequestCompletion { passed, copy, how, mut composed, overflow, spliced, hidden, done } =
+            departure;
         let (recorded, observed, asked_back) = match arrived {
             Ok(arrived) => {
-                let Arrived { ticket, recorder, observed, asked_back, counted } = *arrived;
+                let RecordedRequest { ticket, recorder, observed, asked_back, counted } = *arrived;
                 composed = composed.or(counted);
                 (Ok((ticket, recorder)), observed, asked_back)
             }
             Err(reason) => (Err(reason), None, 0),
         };
         let mut read = copy.map(AnswerCopy::read);
-        let told = spliced.zip(read.as_mut()).and_then(|(spliced, read)| spliced.told(read));
-        let ending = how.ending(passed.answered(), read.as_ref());
+        let told = spliced.zip(read.as_mut()).and_then(|(spliced, read)| spliced.client_view(read));
+        let ending = how.ending(passed.provider_status(), read.as_ref());
         if recorded.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
-            self.missed(Reason::UnreadableAnswer);
+            self.missed(UnrecordedReason::UnreadableAnswer);
         }
-        let said = read.as_ref().map(Read::said).unwrap_or_default();
+        let said = read.as_ref().map(CopiedAnswer::facts).unwrap_or_default();
         let place = recorded
             .as_ref()
             .ok()
-            .map(|(ticket, _)| Place { session: ticket.session, thread: ticket.thread });
+            .map(|(ticket, _)| RecordLocation { session: ticket.session, thread: ticket.thread });
         let model = recorded.as_ref().ok().and_then(|(ticket, _)| ticket.model.clone());
         // A refused request costs nothing, with or without a policy.
-        if let (Ending::Complete, Some(observed)) = (ending, &observed) {
+        if let (ExchangeOutcome::Complete, Some(observed)) = (ending, &observed) {
             self.gateway.metrics.observed(observed);
         }
         // An answer that asked back may be recorded even if its receiver has gone.
         let answer = read.filter(|_| asked_back <= hidden.answers).map(|read| read.events);
-        let end = End {
+        let end = EndedExchange {
             answer: answer.unwrap_or_default(),
             ending,
-            status: passed.answered().map(|status| status.as_u16()),
+            status: passed.provider_status().map(|status| status.as_u16()),
             bytes: passed.bytes_out,
             first_byte: passed.first_byte,
             took: passed.took,
@@ -486,12 +511,12 @@ impl Desk {
                 let owner = Arc::clone(&writer);
                 writer.finish_then(ticket, end, move |finish| {
                     let written = match finish {
-                        Ok(Finish::Unsettled(unfinished)) => {
+                        Ok(FinishOutcome::Unsettled(unfinished)) => {
                             let runtime = self.gateway.runtime.clone();
                             runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
                             return;
                         }
-                        Ok(Finish::Done) => Ok(()),
+                        Ok(FinishOutcome::Done) => Ok(()),
                         Err(error) => Err(error),
                     };
                     // The writing thread must not drop the last reference to its own store. This task keeps
@@ -504,10 +529,10 @@ impl Desk {
             Err(reason) => drop(done.send(Err(reason))),
         }
         let used = said.usage;
-        let said = Said { usage: used.map(|used| hidden.with(&used)), ..said };
-        passed.tell(&gateway.metrics, ending, &said, place);
+        let said = AnswerFacts { usage: used.map(|used| hidden.with(&used)), ..said };
+        passed.report(&gateway.metrics, ending, &said, place);
         if let (Some(done), Some(place)) = (&composed, place) {
-            gateway.metrics.composed(&Call {
+            gateway.metrics.composed(&FinishedCompactCall {
                 principal: &principal,
                 session: place.session,
                 model: model.as_ref().map(|model| model.0.as_str()),
@@ -520,56 +545,60 @@ impl Desk {
         }
     }
 
-    fn departed(&self, recorded: Result<(), RecordError>, done: oneshot::Sender<Recorded>) {
+    fn departed(&self, recorded: Result<(), RecordError>, done: oneshot::Sender<RecordResult>) {
         let recorded = recorded.map_err(|error| self.failed(&error));
         if recorded.is_ok() {
-            self.gateway.health.works();
+            self.gateway.health.record_success();
         }
         let _ = done.send(recorded);
     }
 
-    fn failed(&self, error: &RecordError) -> Reason {
+    fn failed(&self, error: &RecordError) -> UnrecordedReason {
         let reason = if let RecordError::Unreadable(_) = error {
-            Reason::UnreadableRequest
+            UnrecordedReason::UnreadableRequest
         } else {
-            self.gateway.health.fails();
-            Reason::Store
+            self.gateway.health.record_failure();
+            UnrecordedReason::Store
         };
-        self.gateway.missed(reason, Some(error))
+        self.gateway.report_unrecorded(reason, Some(error))
     }
 
-    fn missed(&self, reason: Reason) -> Reason {
-        self.gateway.missed(reason, None)
+    fn missed(&self, reason: UnrecordedReason) -> UnrecordedReason {
+        self.gateway.report_unrecorded(reason, None)
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
+    fn stage(&self) -> MutexGuard<'_, RecordStage> {
         // Every change under this lock is complete, so a poisoned lock is usable.
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Request {
+impl RecordableRequest {
     /// Body of the request, not compressed, if it asks for a compaction.
     pub(super) fn asks_to_compact(&self, limit: usize) -> Option<Bytes> {
         let composing = &self.policy.composing;
         if self.wishes.compact.is_none() && composing.command.is_none() {
             return None;
         }
-        let plain = match Coding::of(&self.headers) {
-            Coding::Identity => self.body.clone(),
+        let plain = match ContentCoding::of(&self.headers) {
+            ContentCoding::Identity => self.body.clone(),
             coding => expand(coding, &self.body, limit).ok()?.into(),
         };
         let header = |name: &str| shown(&self.headers, name);
         let arrival = self.arrival(str::from_utf8(&plain).ok()?, &header);
-        let is_told = composing.is_told_to_compact(&arrival, &self.wishes);
+        let is_told = composing.asks_for_compaction(&arrival, &self.wishes);
         is_told.then_some(plain)
     }
 
     /// Describes the request to the recorder: its body, not compressed, and its headers.
-    fn arrival<'a>(&'a self, body: &'a str, header: &'a dyn Fn(&str) -> Option<&'a str>) -> Arrival<'a> {
+    fn arrival<'a>(
+        &'a self,
+        body: &'a str,
+        header: &'a dyn Fn(&str) -> Option<&'a str>,
+    ) -> RequestArrival<'a> {
         let Self { principal, format, purpose, .. } = self;
-        let shared = Some(&self.body).filter(|body| intake::is_its_own(body));
-        Arrival { principal, format: *format, body, shared, header, at: now(), purpose: *purpose }
+        let shared = Some(&self.body).filter(|body| request_body::is_its_own(body));
+        RequestArrival { principal, format: *format, body, shared, header, at: now(), purpose: *purpose }
     }
 }
 
@@ -582,12 +611,19 @@ fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 /// Computes the request that the policy would have sent. A failure here has no consequences, because the
 /// result is only compared.
-fn observe(store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
+fn observe(
+    store: &SqliteStore,
+    request: &RecordableRequest,
+    ticket: &PendingRecord,
+) -> Option<PolicyObservation> {
     // A request that is sent again has been observed already.
-    if request.mode != Mode::Observe || ticket.purpose != Purpose::Turn || ticket.placed == Placed::Retried {
+    if request.mode != GatewayMode::Observe
+        || ticket.purpose != RequestPurpose::Turn
+        || ticket.placed == PlacementKind::Retried
+    {
         return None;
     }
-    let Ticket { thread, head, model, .. } = ticket;
+    let PendingRecord { thread, head, model, .. } = ticket;
     let policy = &request.policy;
     let seen = policy.observer.call(store, *thread, *head, model.as_ref(), request.format, now());
     match seen {
@@ -600,7 +636,10 @@ fn observe(store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observe
 }
 
 /// Returns true if the remaining work takes less time than handing it to another thread.
-fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -> bool {
+fn is_soon_read(
+    arrived: &Result<Box<RecordedRequest>, UnrecordedReason>,
+    departure: &RequestCompletion,
+) -> bool {
     /// Most bytes that are read on the spot; reading more takes longer than waking a thread.
     const BYTES: usize = 16 << 10;
     // Results of the recall tool are read from the store.
@@ -617,11 +656,11 @@ fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let is_secret =
         [header::AUTHORIZATION.as_str(), header::PROXY_AUTHORIZATION.as_str(), header::COOKIE.as_str()]
             .contains(&name)
-            || name == TOKEN.as_str()
-            || name == API_KEY.as_str();
+            || name == TOKEN_HEADER.as_str()
+            || name == API_KEY_HEADER.as_str();
     if is_secret { None } else { headers.get(name)?.to_str().ok() }
 }
 
-pub(super) fn now() -> Time {
-    Time(jiff::Timestamp::now().as_millisecond())
+pub(super) fn now() -> Timestamp {
+    Timestamp(jiff::Timestamp::now().as_millisecond())
 }

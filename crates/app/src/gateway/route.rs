@@ -8,10 +8,10 @@
 
 use std::borrow::Cow;
 
-use epitome::wire::{Format, caller::Purpose};
+use epitome::wire::{Format, caller::RequestPurpose};
 use http::{HeaderMap, HeaderName, Method, header, request::Parts};
 
-use super::wishes::unescaped;
+use super::compact_options::unescaped;
 
 /// Route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +55,14 @@ const OTHER_ROUTE: [HeaderName; 5] = [
 const UNESCAPED: usize = 4;
 
 /// Name of the route under which the configuration knows a call of this path.
-pub(super) fn own(path: &str) -> Cow<'_, str> {
+pub(super) fn own_route(path: &str) -> Cow<'_, str> {
     let path = plain(path);
     if path == COMPACT { Cow::Borrowed("/v1/responses") } else { path }
 }
 
 /// Purpose of a call of this path, if the path shows it.
-pub(super) fn purpose(path: &str) -> Option<Purpose> {
-    (plain(path) == COMPACT).then_some(Purpose::Compaction)
+pub(super) fn purpose(path: &str) -> Option<RequestPurpose> {
+    (plain(path) == COMPACT).then_some(RequestPurpose::Compaction)
 }
 
 /// Returns true if the provider may read another method or path from the headers of a request.
@@ -227,10 +227,10 @@ mod tests {
         }
         check("POST /v1/responses//compact", &[], Route::Call(Format::OpenaiResponses));
         assert_eq!(
-            (&*own("/v1//Responses/compact"), &*own("/v1/Messages/")),
+            (&*own_route("/v1//Responses/compact"), &*own_route("/v1/Messages/")),
             ("/v1/responses", "/v1/messages")
         );
-        assert_eq!(purpose("/v1/responses/%63ompact"), Some(Purpose::Compaction));
+        assert_eq!(purpose("/v1/responses/%63ompact"), Some(RequestPurpose::Compaction));
         check("POST /v1/messages/batches", &[], Route::Pass(&[Format::Anthropic]));
     }
 

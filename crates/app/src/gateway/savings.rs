@@ -12,7 +12,7 @@
 //! counts each session once because of that unevenness: with all calls pooled, a few long sessions decide the
 //! result, and a nominal 95 % interval covers 80 %.
 
-mod sums;
+mod ratio_sums;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,49 +20,53 @@ use std::{
 };
 
 use epitome::{
-    compose::{Left, UnknownCache},
     core::{SessionId, Tokens, profile::Money},
-    holdout::Arm,
+    holdout::HoldoutGroup,
+    rewrite::{RewriteStatus, UnknownCacheReason},
 };
 use serde::Serialize;
 
-use self::sums::{Sums, float, student};
+use self::ratio_sums::{RatioSums, float, student};
 
 /// Fewest sessions in a group for which an interval is reported.
-const FEWEST: u64 = 20;
+const MIN_SESSIONS_FOR_INTERVAL: u64 = 20;
 
 /// Most sessions of a principal that are listed one by one: the newest.
-const KEPT: usize = 1_000;
+const MAX_LISTED_SESSIONS: usize = 1_000;
 
 /// Upper limit of a session's cost, so that sums of squares do not overflow: a million dollars.
-const DEAREST: u64 = 1_000_000_000_000_000;
+const MAX_SESSION_NANODOLLARS: u64 = 1_000_000_000_000_000;
 
 /// Group of a call, if it takes part in the comparison. A call that was to be compacted but could not be made
 /// smaller is in the treated group; one that was never to be compacted is in neither.
-pub(crate) fn group(left: Left) -> Option<Arm> {
+pub(crate) fn group(left: RewriteStatus) -> Option<HoldoutGroup> {
     match left {
-        Left::Composed | Left::Unfit | Left::Illegal | Left::Ahead => Some(Arm::Treated),
-        Left::HeldOut => Some(Arm::HeldOut),
-        Left::Managed | Left::Remote | Left::Aside | Left::OwnSummary => None,
+        RewriteStatus::Composed | RewriteStatus::Unfit | RewriteStatus::Illegal | RewriteStatus::Ahead => {
+            Some(HoldoutGroup::Treated)
+        }
+        RewriteStatus::HeldOut => Some(HoldoutGroup::HeldOut),
+        RewriteStatus::Managed | RewriteStatus::Remote | RewriteStatus::Aside | RewriteStatus::OwnSummary => {
+            None
+        }
     }
 }
 
 /// Savings of all sessions and of each principal's.
 #[derive(Debug, Default)]
 pub(crate) struct Savings {
-    all: Figures,
-    principals: HashMap<Arc<str>, Account>,
+    all: SavingsSums,
+    principals: HashMap<Arc<str>, PrincipalCosts>,
 }
 
 /// A call that was paid for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paid<'a> {
+pub(crate) struct PaidCall<'a> {
     /// Owner of the session.
     pub(crate) principal: &'a str,
     /// Its session.
     pub(crate) session: SessionId,
     /// Group of the session.
-    pub(crate) arm: Arm,
+    pub(crate) arm: HoldoutGroup,
     /// Input tokens that the provider counted.
     pub(crate) input: Tokens,
     /// Cost of the call; `None` if no price is known.
@@ -70,12 +74,12 @@ pub(crate) struct Paid<'a> {
     /// Cost of the call as the client sent it, if that was estimated.
     pub(crate) full: Option<Money>,
     /// Reason why that cost is unknown.
-    pub(crate) unknown: Option<UnknownCache>,
+    pub(crate) unknown: Option<UnknownCacheReason>,
 }
 
 /// Share of the cost that is saved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Saving {
+pub(crate) struct SavingInterval {
     /// The best estimate; below 0 if more was paid.
     pub(crate) point: Option<f64>,
     /// Lower end of the 95 % interval.
@@ -89,21 +93,21 @@ pub(crate) struct Saving {
 
 /// Contents of the savings page.
 #[derive(Debug, Serialize)]
-pub(crate) struct Page {
+pub(crate) struct SavingsPage {
     /// The result to go by.
-    measured: Saving,
-    estimated: Estimate,
-    treated: Total,
-    held_out: Total,
+    measured: SavingInterval,
+    estimated: EstimatedSaving,
+    treated: GroupCosts,
+    held_out: GroupCosts,
     /// Sessions, newest first.
-    sessions: Vec<Line>,
+    sessions: Vec<SessionSavings>,
 }
 
 /// A saving that rests on requests that were never sent.
 #[derive(Debug, Serialize)]
-struct Estimate {
+struct EstimatedSaving {
     #[serde(flatten)]
-    saving: Saving,
+    saving: SavingInterval,
     /// Explanation for readers of the page.
     about: &'static str,
     /// Number of calls left out because their uncompacted cost is unknown, by the reason.
@@ -115,7 +119,7 @@ const ABOUT: &str = "an estimate: the same calls, priced as the client sent them
                      measured saving needs none";
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct SessionSavings {
     session: SessionId,
     arm: &'static str,
     calls: u64,
@@ -127,7 +131,7 @@ struct Line {
 
 /// Totals of a group of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Total {
+pub(crate) struct GroupCosts {
     /// Number of sessions.
     pub(crate) sessions: u64,
     calls: u64,
@@ -143,9 +147,9 @@ pub(crate) struct Total {
 
 impl Savings {
     /// Counts a call.
-    pub(crate) fn record(&mut self, paid: &Paid<'_>) {
+    pub(crate) fn record(&mut self, paid: &PaidCall<'_>) {
         if !self.principals.contains_key(paid.principal) {
-            self.principals.insert(Arc::from(paid.principal), Account::default());
+            self.principals.insert(Arc::from(paid.principal), PrincipalCosts::default());
         }
         // The entry was inserted above if it was missing.
         let Some(account) = self.principals.get_mut(paid.principal) else { return };
@@ -159,29 +163,29 @@ impl Savings {
     }
 
     /// Estimated saving over all sessions.
-    pub(crate) fn estimated(&self) -> Saving {
+    pub(crate) fn estimated(&self) -> SavingInterval {
         self.all.estimated()
     }
 
     /// Measured saving over all sessions.
-    pub(crate) fn measured(&self) -> Saving {
+    pub(crate) fn measured(&self) -> SavingInterval {
         self.all.measured()
     }
 
     /// Totals of a group's sessions.
-    pub(crate) fn total(&self, arm: Arm) -> Total {
+    pub(crate) fn total(&self, arm: HoldoutGroup) -> GroupCosts {
         *self.all.total(arm)
     }
 
     /// Page for one principal: their own sessions and no others.
-    pub(crate) fn page(&self, principal: &str) -> Page {
-        let nothing = Account::default();
+    pub(crate) fn page(&self, principal: &str) -> SavingsPage {
+        let nothing = PrincipalCosts::default();
         let account = self.principals.get(principal).unwrap_or(&nothing);
         let figures = &account.figures;
         let uncompared = figures.uncompared.iter();
-        Page {
+        SavingsPage {
             measured: figures.measured(),
-            estimated: Estimate {
+            estimated: EstimatedSaving {
                 saving: figures.estimated(),
                 about: ABOUT,
                 uncompared_calls: uncompared.map(|(why, calls)| (why.name(), *calls)).collect(),
@@ -195,19 +199,19 @@ impl Savings {
 
 /// Costs of a principal's sessions.
 #[derive(Debug, Default)]
-struct Account {
-    figures: Figures,
-    sessions: HashMap<SessionId, Told>,
+struct PrincipalCosts {
+    figures: SavingsSums,
+    sessions: HashMap<SessionId, SessionCosts>,
     /// Sessions by the time of their last call.
     order: BTreeMap<u64, SessionId>,
     moment: u64,
 }
 
-impl Account {
+impl PrincipalCosts {
     /// Counts a call; returns its session's totals before and after.
-    fn record(&mut self, paid: &Paid<'_>) -> (Option<Told>, Told) {
+    fn record(&mut self, paid: &PaidCall<'_>) -> (Option<SessionCosts>, SessionCosts) {
         let before = self.sessions.get(&paid.session).copied();
-        let mut after = before.unwrap_or_else(|| Told::new(paid.arm));
+        let mut after = before.unwrap_or_else(|| SessionCosts::new(paid.arm));
         self.order.remove(&after.moment);
         self.moment += 1;
         after.moment = self.moment;
@@ -215,7 +219,7 @@ impl Account {
         self.sessions.insert(paid.session, after);
         self.order.insert(after.moment, paid.session);
         // A session that is removed here and then continues counts as a new one.
-        if self.sessions.len() > KEPT
+        if self.sessions.len() > MAX_LISTED_SESSIONS
             && let Some((_, oldest)) = self.order.pop_first()
         {
             self.sessions.remove(&oldest);
@@ -223,15 +227,15 @@ impl Account {
         (before, after)
     }
 
-    fn newest(&self) -> impl Iterator<Item = (SessionId, &Told)> {
+    fn newest(&self) -> impl Iterator<Item = (SessionId, &SessionCosts)> {
         self.order.values().rev().filter_map(|session| Some((*session, self.sessions.get(session)?)))
     }
 }
 
 /// Totals of a session.
 #[derive(Clone, Copy, Debug)]
-struct Told {
-    arm: Arm,
+struct SessionCosts {
+    arm: HoldoutGroup,
     calls: u64,
     /// Calls whose price is known.
     priced: u64,
@@ -245,8 +249,8 @@ struct Told {
     moment: u64,
 }
 
-impl Told {
-    fn new(arm: Arm) -> Self {
+impl SessionCosts {
+    fn new(arm: HoldoutGroup) -> Self {
         let nothing = Money(0);
         Self {
             arm,
@@ -261,8 +265,8 @@ impl Told {
         }
     }
 
-    fn record(&mut self, paid: &Paid<'_>) {
-        let add = |sum: Money, money: Money| Money((sum + money).0.min(DEAREST));
+    fn record(&mut self, paid: &PaidCall<'_>) {
+        let add = |sum: Money, money: Money| Money((sum + money).0.min(MAX_SESSION_NANODOLLARS));
         self.calls += 1;
         self.input += paid.input;
         if let Some(cost) = paid.cost {
@@ -281,8 +285,8 @@ impl Told {
         self.cost.0.checked_div(self.priced)
     }
 
-    fn line(&self, session: SessionId) -> Line {
-        Line {
+    fn line(&self, session: SessionId) -> SessionSavings {
+        SessionSavings {
             session,
             arm: self.arm.name(),
             calls: self.calls,
@@ -296,27 +300,27 @@ impl Told {
 
 /// Sums over sessions. A session's old totals are only ever replaced by its new ones.
 #[derive(Debug, Default)]
-struct Figures {
-    treated: Total,
-    held_out: Total,
+struct SavingsSums {
+    treated: GroupCosts,
+    held_out: GroupCosts,
     /// Compacted sessions: their cost with and without compaction.
-    estimate: Sums,
+    estimate: RatioSums,
     /// Mean cost of a call in each session, of compacted sessions and of the others.
-    rates: [Sums; 2],
+    rates: [RatioSums; 2],
     /// Calls of compacted sessions of which both costs are known.
     both: u64,
     /// Calls whose cost without compaction is unknown.
-    uncompared: BTreeMap<UnknownCache, u64>,
+    uncompared: BTreeMap<UnknownCacheReason, u64>,
 }
 
-impl Figures {
+impl SavingsSums {
     /// Replaces a session's totals when it has another call.
-    fn replace(&mut self, before: Option<&Told>, after: &Told) {
+    fn replace(&mut self, before: Option<&SessionCosts>, after: &SessionCosts) {
         let total = match after.arm {
-            Arm::Treated => &mut self.treated,
-            Arm::HeldOut => &mut self.held_out,
+            HoldoutGroup::Treated => &mut self.treated,
+            HoldoutGroup::HeldOut => &mut self.held_out,
         };
-        let nothing = Told::new(after.arm);
+        let nothing = SessionCosts::new(after.arm);
         let known = before.unwrap_or(&nothing);
         let grown = |after: Money, before: Money| Money(after.0.saturating_sub(before.0));
         total.sessions += u64::from(before.is_none());
@@ -331,7 +335,7 @@ impl Figures {
         if let Some(rate) = after.rate() {
             self.rates[after.arm as usize].add(rate, 1);
         }
-        if after.arm == Arm::Treated {
+        if after.arm == HoldoutGroup::Treated {
             self.both += after.both - known.both;
             if known.full > Money(0) {
                 self.estimate.remove(known.compared.0, known.full.0);
@@ -342,57 +346,57 @@ impl Figures {
         }
     }
 
-    fn total(&self, arm: Arm) -> &Total {
+    fn total(&self, arm: HoldoutGroup) -> &GroupCosts {
         match arm {
-            Arm::Treated => &self.treated,
-            Arm::HeldOut => &self.held_out,
+            HoldoutGroup::Treated => &self.treated,
+            HoldoutGroup::HeldOut => &self.held_out,
         }
     }
 
-    fn estimated(&self) -> Saving {
+    fn estimated(&self) -> SavingInterval {
         // A part of the calls stands for all of them only if it is the larger part.
         let uncompared: u64 = self.uncompared.values().sum();
         if uncompared > self.both
             && let Some((why, _)) = self.uncompared.iter().max_by_key(|(_, calls)| **calls)
         {
-            return Saving::missing(format!(
+            return SavingInterval::missing(format!(
                 "what {uncompared} of {} calls would have cost is not known, for most of them because {}",
                 uncompared + self.both,
                 why.words()
             ));
         }
         let Some(ratio) = self.estimate.ratio() else {
-            return Saving::missing("no compacted session has a known price yet".to_owned());
+            return SavingInterval::missing("no compacted session has a known price yet".to_owned());
         };
         let point = Some(1.0 - ratio.value);
         // Sessions are weighted: if a few of them cost nearly everything, the sample is small however many
         // there are.
         let telling = ratio.weight;
-        if telling < float(FEWEST) {
+        if telling < float(MIN_SESSIONS_FOR_INTERVAL) {
             let missing = format!(
-                "too few sessions for an interval: {} sessions are worth {telling:.0} of equal size, {FEWEST} are needed",
+                "too few sessions for an interval: {} sessions are worth {telling:.0} of equal size, {MIN_SESSIONS_FOR_INTERVAL} are needed",
                 ratio.sessions
             );
-            return Saving { point, missing: Some(missing), ..Saving::default() };
+            return SavingInterval { point, missing: Some(missing), ..SavingInterval::default() };
         }
         let reach = student(telling - 1.0) * ratio.variance.sqrt();
         let (low, high) = (Some(1.0 - ratio.value - reach), Some(1.0 - ratio.value + reach));
-        Saving { point, low, high, missing: None }
+        SavingInterval { point, low, high, missing: None }
     }
 
-    fn measured(&self) -> Saving {
+    fn measured(&self) -> SavingInterval {
         let [treated, held_out] = &self.rates;
-        if treated.sessions.min(held_out.sessions) < FEWEST {
-            return Saving::missing(format!(
-                "too few sessions: {} compacted and {} left as they are have a known price, {FEWEST} of each are needed",
+        if treated.sessions.min(held_out.sessions) < MIN_SESSIONS_FOR_INTERVAL {
+            return SavingInterval::missing(format!(
+                "too few sessions: {} compacted and {} left as they are have a known price, {MIN_SESSIONS_FOR_INTERVAL} of each are needed",
                 treated.sessions, held_out.sessions
             ));
         }
         let (Some(treated), Some(held_out)) = (treated.ratio(), held_out.ratio()) else {
-            return Saving::missing("nothing was paid".to_owned());
+            return SavingInterval::missing("nothing was paid".to_owned());
         };
         if treated.value <= 0.0 || held_out.value <= 0.0 {
-            return Saving::missing("one of the groups cost nothing".to_owned());
+            return SavingInterval::missing("one of the groups cost nothing".to_owned());
         }
         // Logarithms turn the quotient into a difference, and make its distribution more even.
         let parts = [&treated, &held_out]
@@ -402,7 +406,7 @@ impl Figures {
             variance.powi(2) / parts.iter().map(|(part, freedom)| part.powi(2) / freedom).sum::<f64>();
         let reach = if variance > 0.0 { student(freedom) * variance.sqrt() } else { 0.0 };
         let quotient = treated.value / held_out.value;
-        Saving {
+        SavingInterval {
             point: Some(1.0 - quotient),
             low: Some(1.0 - quotient * reach.exp()),
             high: Some(1.0 - quotient * (-reach).exp()),
@@ -411,7 +415,7 @@ impl Figures {
     }
 }
 
-impl Saving {
+impl SavingInterval {
     fn missing(why: String) -> Self {
         Self { missing: Some(why), ..Self::default() }
     }
@@ -469,8 +473,8 @@ mod tests {
         SessionId::derived(&[&number.to_string()])
     }
 
-    fn paid(number: u64, arm: Arm, cost: u64, full: Option<u64>) -> Paid<'static> {
-        Paid {
+    fn paid(number: u64, arm: HoldoutGroup, cost: u64, full: Option<u64>) -> PaidCall<'static> {
+        PaidCall {
             principal: "anna",
             session: session(number),
             arm,
@@ -482,8 +486,8 @@ mod tests {
     }
 
     /// Counts how many of a thousand intervals contain the true value.
-    fn covered(truth: f64, mut play: impl FnMut() -> Saving) -> usize {
-        let holds = |saving: Saving| {
+    fn covered(truth: f64, mut play: impl FnMut() -> SavingInterval) -> usize {
+        let holds = |saving: SavingInterval| {
             saving.low.zip(saving.high).is_some_and(|(low, high)| (low..=high).contains(&truth))
         };
         (0..1_000).filter(|_| holds(play())).count()
@@ -491,9 +495,9 @@ mod tests {
 
     /// A session's cost and number of calls: a call costs more the longer its session is, and 40 % less if it
     /// is compacted.
-    fn played(dice: &mut Dice, arm: Arm) -> (f64, u64) {
+    fn played(dice: &mut Dice, arm: HoldoutGroup) -> (f64, u64) {
         let calls = dice.calls();
-        let saved = if arm == Arm::Treated { 0.4 } else { 0.0 };
+        let saved = if arm == HoldoutGroup::Treated { 0.4 } else { 0.0 };
         let call = 0.02 * (0.5 * dice.normal()).exp() * (1.0 + 0.025 * f64::from(calls)) * (1.0 - saved);
         (call * f64::from(calls), u64::from(calls))
     }
@@ -503,8 +507,8 @@ mod tests {
         for (seed, treated, held_out) in [(1, 180, 20), (2, 20, 20), (3, 100, 100)] {
             let mut dice = Dice(seed);
             let covered = covered(0.4, || {
-                let mut figures = Figures::default();
-                for (arm, sessions) in [(Arm::Treated, treated), (Arm::HeldOut, held_out)] {
+                let mut figures = SavingsSums::default();
+                for (arm, sessions) in [(HoldoutGroup::Treated, treated), (HoldoutGroup::HeldOut, held_out)] {
                     for _ in 0..sessions {
                         let (cost, calls) = played(&mut dice, arm);
                         figures.rates[arm as usize].add(nano(cost / float(calls)), 1);
@@ -520,8 +524,8 @@ mod tests {
     fn calls_thrown_together_would_promise_too_much() {
         let mut dice = Dice(5);
         let covered = covered(0.4, || {
-            let mut figures = Figures::default();
-            for (arm, sessions) in [(Arm::Treated, 180), (Arm::HeldOut, 20)] {
+            let mut figures = SavingsSums::default();
+            for (arm, sessions) in [(HoldoutGroup::Treated, 180), (HoldoutGroup::HeldOut, 20)] {
                 for _ in 0..sessions {
                     let (cost, calls) = played(&mut dice, arm);
                     figures.rates[arm as usize].add(nano(cost), calls);
@@ -537,7 +541,7 @@ mod tests {
         // A session's cost grows with its calls; its saving varies, and is a third on average.
         let mut dice = Dice(4);
         let covered = covered(1.0 / 3.0, || {
-            let mut figures = Figures::default();
+            let mut figures = SavingsSums::default();
             for _ in 0..400 {
                 let full = 0.02 * f64::from(dice.calls()) * (0.5 * dice.normal()).exp();
                 let kept = 2.0 / 3.0 * (1.0 + 0.5 * (dice.share() - 0.5));
@@ -552,10 +556,10 @@ mod tests {
     fn what_is_saved_is_a_quotient_of_sums_and_of_means() {
         let mut savings = Savings::default();
         for number in 0..40 {
-            let arm = if number < 20 { Arm::Treated } else { Arm::HeldOut };
+            let arm = if number < 20 { HoldoutGroup::Treated } else { HoldoutGroup::HeldOut };
             // Two calls a session, so that each session is counted before it is complete.
             for _ in 0..2 {
-                let cost = if arm == Arm::Treated { 600 } else { 1_000 };
+                let cost = if arm == HoldoutGroup::Treated { 600 } else { 1_000 };
                 savings.record(&paid(number, arm, cost, Some(800)));
             }
         }
@@ -563,7 +567,7 @@ mod tests {
         assert_eq!((estimated.point, estimated.low, estimated.high), (Some(0.25), Some(0.25), Some(0.25)));
         let near = |saved: Option<f64>| saved.is_some_and(|saved| (saved - 0.4).abs() < 1e-9);
         assert!(near(measured.point) && near(measured.low) && near(measured.high), "{measured:?}");
-        let total = savings.total(Arm::HeldOut);
+        let total = savings.total(HoldoutGroup::HeldOut);
         assert_eq!((total.sessions, total.calls, total.cost), (20, 40, Money(40_000)));
     }
 
@@ -572,7 +576,7 @@ mod tests {
         let mut savings = Savings::default();
         assert_eq!(savings.estimated().point, None);
         for number in 0..39 {
-            let arm = if number < 20 { Arm::Treated } else { Arm::HeldOut };
+            let arm = if number < 20 { HoldoutGroup::Treated } else { HoldoutGroup::HeldOut };
             savings.record(&paid(number, arm, 600, Some(800)));
         }
         let measured = savings.measured();
@@ -580,7 +584,7 @@ mod tests {
         let said = measured.missing.expect("a reason");
         assert!(said.starts_with("too few sessions: 20 compacted and 19 left"), "{said}");
         // One long session among short ones counts as one session.
-        savings.record(&paid(0, Arm::Treated, 600_000, Some(800_000)));
+        savings.record(&paid(0, HoldoutGroup::Treated, 600_000, Some(800_000)));
         let estimated = savings.estimated();
         assert_eq!((estimated.point, estimated.low), (Some(0.25), None));
         assert!(estimated.missing.is_some_and(|said| said.contains("worth 1 of equal size")));
@@ -589,9 +593,9 @@ mod tests {
     #[test]
     fn a_call_without_a_price_is_counted_and_compared_with_nothing() {
         let mut savings = Savings::default();
-        savings.record(&Paid { cost: None, ..paid(1, Arm::Treated, 0, Some(800)) });
-        savings.record(&paid(1, Arm::Treated, 600, None));
-        savings.record(&paid(1, Arm::Treated, 400, Some(800)));
+        savings.record(&PaidCall { cost: None, ..paid(1, HoldoutGroup::Treated, 0, Some(800)) });
+        savings.record(&paid(1, HoldoutGroup::Treated, 600, None));
+        savings.record(&paid(1, HoldoutGroup::Treated, 400, Some(800)));
         assert_eq!(savings.estimated().point, Some(0.5));
         let page = savings.page("anna");
         assert_eq!((page.sessions[0].calls, page.sessions[0].saved), (3, Some(0.5)));
@@ -601,12 +605,15 @@ mod tests {
     #[test]
     fn an_estimate_of_the_lesser_part_of_the_calls_is_not_told_but_why() {
         let mut savings = Savings::default();
-        let unknown = Paid { unknown: Some(UnknownCache::Unseen), ..paid(1, Arm::Treated, 600, None) };
-        savings.record(&paid(1, Arm::Treated, 400, Some(800)));
+        let unknown = PaidCall {
+            unknown: Some(UnknownCacheReason::Unseen),
+            ..paid(1, HoldoutGroup::Treated, 600, None)
+        };
+        savings.record(&paid(1, HoldoutGroup::Treated, 400, Some(800)));
         savings.record(&unknown);
         assert_eq!(savings.estimated().point, Some(0.5));
         savings.record(&unknown);
-        let Saving { point, missing, .. } = savings.estimated();
+        let SavingInterval { point, missing, .. } = savings.estimated();
         assert_eq!(point, None);
         assert!(
             missing.is_some_and(|said| said.starts_with("what 2 of 3 calls would have cost is not known"))
@@ -624,14 +631,14 @@ mod tests {
     #[test]
     fn the_newest_sessions_are_kept_and_the_sums_of_all() {
         let mut savings = Savings::default();
-        let many = KEPT as u64 + 10;
+        let many = MAX_LISTED_SESSIONS as u64 + 10;
         for number in 0..many {
-            savings.record(&paid(number, Arm::Treated, 600, Some(800)));
+            savings.record(&paid(number, HoldoutGroup::Treated, 600, Some(800)));
             // The first goes on with every other one.
-            savings.record(&paid(0, Arm::Treated, 1, Some(1)));
+            savings.record(&paid(0, HoldoutGroup::Treated, 1, Some(1)));
         }
         let page = savings.page("anna");
-        assert_eq!((page.sessions.len(), page.treated.sessions), (KEPT, many));
+        assert_eq!((page.sessions.len(), page.treated.sessions), (MAX_LISTED_SESSIONS, many));
         assert_eq!(page.treated.calls, 2 * many);
         let sessions: Vec<SessionId> = page.sessions.iter().map(|line| line.session).collect();
         assert_eq!(sessions[..2], [session(0), session(many - 1)]);
@@ -643,23 +650,23 @@ mod tests {
     #[test]
     fn nobody_sees_what_somebody_else_saved() {
         let mut savings = Savings::default();
-        savings.record(&paid(1, Arm::Treated, 600, Some(800)));
-        savings.record(&Paid { principal: "bob", ..paid(2, Arm::Treated, 800, Some(800)) });
+        savings.record(&paid(1, HoldoutGroup::Treated, 600, Some(800)));
+        savings.record(&PaidCall { principal: "bob", ..paid(2, HoldoutGroup::Treated, 800, Some(800)) });
         let page = savings.page("bob");
         assert_eq!((page.sessions.len(), page.estimated.saving.point), (1, Some(0.0)));
         assert_eq!(page.sessions[0].session, session(2));
         assert_eq!(
             (savings.page("nobody").sessions.len(), savings.page("nobody").treated),
-            (0, Total::default())
+            (0, GroupCosts::default())
         );
-        assert_eq!(savings.total(Arm::Treated).sessions, 2);
+        assert_eq!(savings.total(HoldoutGroup::Treated).sessions, 2);
     }
 
     #[test]
     fn no_amount_of_money_breaks_it() {
         let mut savings = Savings::default();
         for number in 0..50 {
-            let arm = if number % 2 == 0 { Arm::Treated } else { Arm::HeldOut };
+            let arm = if number % 2 == 0 { HoldoutGroup::Treated } else { HoldoutGroup::HeldOut };
             savings.record(&paid(number, arm, u64::MAX, Some(u64::MAX)));
             savings.record(&paid(number, arm, 0, Some(0)));
         }

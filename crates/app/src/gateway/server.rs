@@ -13,12 +13,12 @@ use tokio::{
 
 use super::{
     Gateway,
-    config::Config,
+    config::GatewayConfig,
     framing::FramedStream,
-    patience::Taken,
-    recording::{self, Alive},
-    relay,
-    shutdown::{Order, Signals},
+    io_timeout::WriteTimeoutStream,
+    proxy,
+    recording::{self, ShutdownGuard},
+    signals::{ProcessSignals, SignalAction},
 };
 
 /// Longest time for the last records after everything else has ended.
@@ -26,7 +26,7 @@ const FLUSH: Duration = Duration::from_secs(10);
 
 /// Phase of the gateway's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum GatewayPhase {
     /// Serving requests.
     Serving,
     /// Finishing requests in progress and accepting no new ones.
@@ -41,14 +41,14 @@ enum Phase {
 pub(super) async fn run(
     gateway: Arc<Gateway>,
     listener: TcpListener,
-    mut signals: Signals,
-    reload: impl Fn() -> anyhow::Result<Config>,
+    mut signals: ProcessSignals,
+    reload: impl Fn() -> anyhow::Result<GatewayConfig>,
 ) {
     if let Some(shelf) = &gateway.shelf {
-        tokio::spawn(recording::look_after(Arc::downgrade(shelf)));
+        tokio::spawn(recording::write_unanswered(Arc::downgrade(shelf)));
     }
     let (alive, mut gone) = mpsc::channel(1);
-    let (phase, watched) = watch::channel(Phase::Serving);
+    let (phase, watched) = watch::channel(GatewayPhase::Serving);
     let (current, gateways) = watch::channel(gateway);
     // Time at which the port closes, once that is known.
     let mut closing = None;
@@ -56,11 +56,11 @@ pub(super) async fn run(
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             order = signals.next() => match order {
-                Order::Reload => {
+                SignalAction::Reload => {
                     reloaded(&current, &reload);
                     continue;
                 }
-                Order::Terminate if closing.is_none() => {
+                SignalAction::Terminate if closing.is_none() => {
                     let notice = announced(&current.borrow());
                     if notice.is_zero() {
                         break;
@@ -68,8 +68,8 @@ pub(super) async fn run(
                     closing = Some(Instant::now() + notice);
                     continue;
                 }
-                Order::Interrupt if closing.is_none() => break,
-                Order::Terminate | Order::Interrupt => insisted(),
+                SignalAction::Interrupt if closing.is_none() => break,
+                SignalAction::Terminate | SignalAction::Interrupt => insisted(),
             },
             () = until(closing) => break,
         };
@@ -86,14 +86,14 @@ pub(super) async fn run(
     }
     drop((listener, alive, watched, gateways));
     let gateway = Arc::clone(&current.borrow());
-    gateway.health.stops();
+    gateway.health.set_stopping();
     tracing::info!("stopping: what is on its way is finished first");
     let ended = async {
-        phase.send_replace(Phase::Stopping);
+        phase.send_replace(GatewayPhase::Stopping);
         if timeout(gateway.limits.shutdown, gone.recv()).await.is_err() {
             tracing::warn!("what is still on its way is cut off");
-            gateway.health.closes();
-            phase.send_replace(Phase::Closing);
+            gateway.health.set_closing();
+            phase.send_replace(GatewayPhase::Closing);
             let _ = timeout(FLUSH, gone.recv()).await;
         }
     };
@@ -111,7 +111,7 @@ fn insisted() -> ! {
 
 /// Reports on `/readyz` that the gateway is stopping. Returns the time until its port closes.
 fn announced(gateway: &Gateway) -> Duration {
-    gateway.health.stops();
+    gateway.health.set_stopping();
     let notice = gateway.limits.notice_at(gateway.listening);
     if !notice.is_zero() {
         tracing::info!(?notice, "stopping: /readyz says so before the port closes");
@@ -128,7 +128,7 @@ async fn until(time: Option<Instant>) {
 }
 
 /// Applies the configuration as it is now. If it is invalid, the old one stays.
-fn reloaded(current: &watch::Sender<Arc<Gateway>>, reload: impl Fn() -> anyhow::Result<Config>) {
+fn reloaded(current: &watch::Sender<Arc<Gateway>>, reload: impl Fn() -> anyhow::Result<GatewayConfig>) {
     let gateway = Arc::clone(&current.borrow());
     match reload().and_then(|config| gateway.reloaded(config)) {
         Ok((gateway, unchanged)) => {
@@ -152,15 +152,15 @@ fn reloaded(current: &watch::Sender<Arc<Gateway>>, reload: impl Fn() -> anyhow::
 async fn serve(
     gateways: watch::Receiver<Arc<Gateway>>,
     stream: TcpStream,
-    alive: Alive,
-    mut phase: watch::Receiver<Phase>,
+    alive: ShutdownGuard,
+    mut phase: watch::Receiver<GatewayPhase>,
 ) {
     // Pieces of a stream are small and must not wait for one another.
     let _ = stream.set_nodelay(true);
     let limits = gateways.borrow().limits.clone();
     let longest = limits.head.max(MINIMUM);
     let (stream, faults) = FramedStream::new(stream, longest);
-    let io = Taken::within(limits.pause, TokioIo::new(stream));
+    let io = WriteTimeoutStream::within(limits.pause, TokioIo::new(stream));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -174,9 +174,9 @@ async fn serve(
         let is_faulty = faults.check_next_request();
         async move {
             Ok::<_, Infallible>(if is_faulty {
-                relay::refuse_framing(&gateway, request)
+                proxy::refuse_framing(&gateway, request)
             } else {
-                relay::answer(gateway, alive, request).await
+                proxy::answer(gateway, alive, request).await
             })
         }
     });
@@ -184,18 +184,18 @@ async fn serve(
     // The client sees any error itself, so none is logged.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = reached(&mut phase, Phase::Stopping) => connection.as_mut().graceful_shutdown(),
+        () = reached(&mut phase, GatewayPhase::Stopping) => connection.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ = connection => {}
-        () = reached(&mut phase, Phase::Closing) => {}
+        () = reached(&mut phase, GatewayPhase::Closing) => {}
     }
 }
 
 /// Smallest read buffer of a connection.
 const MINIMUM: usize = 8 << 10;
 
-async fn reached(phase: &mut watch::Receiver<Phase>, expected: Phase) {
+async fn reached(phase: &mut watch::Receiver<GatewayPhase>, expected: GatewayPhase) {
     // The sender may be gone: then there is nothing left to wait for.
     let _ = phase.wait_for(|phase| *phase >= expected).await;
 }

@@ -10,18 +10,19 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use anyhow::Context;
 use bytes::Bytes;
 use epitome::{
-    compose,
     core::{
         Tokens,
-        profile::{Profiles, Window},
+        profile::{ModelWindow, Profiles},
     },
-    session::Warm,
+    rewrite,
+    session::WarmRequestMode,
     summarise::{
-        Draft, Key, LARGEST, LARGEST_ERROR, Reading, Remote, Retries, Scope, Summarize, SummarizeError,
-        Summarizing, SummaryRequest, Timeouts, Waited, limit_name,
-        retry::{Jitter, persist},
+        ApiKey, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ModelDraft, RemoteSummariser, RetryLimits,
+        ServerAnswerReader, ServerTimeouts, SummariserScope, Summarize, SummarizeError, SummaryFuture,
+        SummaryRequest, TimeoutStep, limit_name,
+        retry::{RetryJitter, ask_with_retries},
     },
-    wire::{Format, ask::Ask},
+    wire::{Format, plain_request::PlainRequest},
 };
 use http::{HeaderMap, Request, Uri, header, request::Parts, uri::PathAndQuery};
 use http_body_util::BodyExt;
@@ -32,28 +33,28 @@ use uuid::Uuid;
 
 use super::{
     config,
-    expand::{Coding, expand},
+    decompress::{ContentCoding, expand},
     headers,
-    intake::{Framing, Outbound},
-    upstream::{SendError, Upstreams},
+    request_body::{BodyFraming, OutboundBody},
+    upstream::{SendError, UpstreamPool},
 };
 
 /// Window of a model whose size is unknown.
-const USUAL: Tokens = Tokens(128_000);
+const DEFAULT_MODEL_WINDOW: Tokens = Tokens(128_000);
 
 /// Most letters of a model's name that logs quote.
 const LETTERS: usize = 128;
 
 /// Shortest value that counts as a secret; a shorter one may be a word of the conversation.
-const SHORTEST: usize = 6;
+const MIN_SECRET_LETTERS: usize = 6;
 
 /// Source of summaries.
 #[derive(Debug)]
-pub(super) enum Summarisers {
+pub(super) enum SessionSummarisers {
     /// The built-in summariser.
     BuiltIn,
     /// One model for all sessions.
-    Model(compose::Summariser),
+    Model(rewrite::SessionSummariser),
     /// The model of each session.
     Session {
         /// Profiles of known models.
@@ -61,64 +62,77 @@ pub(super) enum Summarisers {
         /// Window of these models according to the configuration.
         window: Option<Tokens>,
         /// Time limits of a request for a summary.
-        timeouts: Timeouts,
+        timeouts: ServerTimeouts,
     },
 }
 
-impl Summarisers {
+impl SessionSummarisers {
     /// Follows the configuration; `time` is how long a summary may take, `window` the configured window of
     /// the sessions' models.
     pub(super) fn new(
-        config: config::Summariser,
+        config: config::ConfiguredSummariser,
         time: Duration,
         window: Option<Tokens>,
         profiles: &Arc<Profiles>,
     ) -> anyhow::Result<Self> {
-        let timeouts = Timeouts::of(time);
+        let timeouts = ServerTimeouts::of(time);
         let (model, base, format, key) = match config {
-            config::Summariser::BuiltIn => return Ok(Self::BuiltIn),
-            config::Summariser::Session => {
+            config::ConfiguredSummariser::BuiltIn => return Ok(Self::BuiltIn),
+            config::ConfiguredSummariser::Session => {
                 return Ok(Self::Session { profiles: Arc::clone(profiles), window, timeouts });
             }
-            config::Summariser::Model { model, base, format, key } => (model, base, format, key),
+            config::ConfiguredSummariser::Model { model, base, format, key } => (model, base, format, key),
         };
         let address = format!("{}/v1", base.to_string().trim_end_matches('/'));
-        let key = key.map(|key| Key::new(key.expose_secret())).transpose();
-        let window = known(profiles, &model).or(window).unwrap_or(USUAL);
-        let remote = Remote::builder(format, address, model.as_str(), window)
+        let key = key.map(|key| ApiKey::new(key.expose_secret())).transpose();
+        let window = known(profiles, &model).or(window).unwrap_or(DEFAULT_MODEL_WINDOW);
+        let remote = RemoteSummariser::builder(format, address, model.as_str(), window)
             .key(key.context("reading the key of the summariser")?)
             .timeouts(timeouts)
             .build()?;
-        Ok(Self::Model(compose::Summariser { summarise: Arc::new(remote), model, warm: Warm::Never }))
+        Ok(Self::Model(rewrite::SessionSummariser {
+            summarise: Arc::new(remote),
+            model,
+            warm: WarmRequestMode::Never,
+        }))
     }
 
     /// Access to the session's model that a request with this head provides.
-    pub(super) fn means(&self, head: &Parts) -> Option<Arc<Means>> {
+    pub(super) fn model_access(&self, head: &Parts) -> Option<Arc<ModelAccess>> {
         match self {
             Self::BuiltIn | Self::Model(_) => None,
-            Self::Session { .. } => Some(Arc::new(Means::of(head))),
+            Self::Session { .. } => Some(Arc::new(ModelAccess::of(head))),
         }
     }
 
     /// Summariser for the session of a request, by the model that it asks for.
     pub(super) fn of(
         &self,
-        upstreams: &Arc<Upstreams>,
+        upstreams: &Arc<UpstreamPool>,
         (format, model): (Format, &str),
-        means: Option<&Arc<Means>>,
-    ) -> Option<compose::Summariser> {
+        means: Option<&Arc<ModelAccess>>,
+    ) -> Option<rewrite::SessionSummariser> {
         match self {
             Self::BuiltIn => None,
             Self::Model(summariser) => Some(summariser.clone()),
             Self::Session { profiles, window, timeouts } => {
                 let (means, model) = (Arc::clone(means?), model.to_owned());
                 // The smaller window holds, because the larger one is more than one side accepts.
-                let window = [known(profiles, &model), *window].into_iter().flatten().min().unwrap_or(USUAL);
+                let window = [known(profiles, &model), *window]
+                    .into_iter()
+                    .flatten()
+                    .min()
+                    .unwrap_or(DEFAULT_MODEL_WINDOW);
                 let upstreams = Arc::clone(upstreams);
                 let name = format!("{} at {}", shown(&model), means.host());
                 let timeouts = *timeouts;
-                let own = Own { upstreams, means, format, name, model: model.clone(), window, timeouts };
-                Some(compose::Summariser { summarise: Arc::new(own), model, warm: Warm::IfCheaper })
+                let own =
+                    SessionModel { upstreams, means, format, name, model: model.clone(), window, timeouts };
+                Some(rewrite::SessionSummariser {
+                    summarise: Arc::new(own),
+                    model,
+                    warm: WarmRequestMode::IfCheaper,
+                })
             }
         }
     }
@@ -127,8 +141,8 @@ impl Summarisers {
 /// Window of a model according to the profiles.
 fn known(profiles: &Profiles, model: &str) -> Option<Tokens> {
     match profiles.find(model).ok()?.window {
-        Window::Of(window) => Some(window),
-        Window::Unknown | Window::Unlimited => None,
+        ModelWindow::Of(window) => Some(window),
+        ModelWindow::Unknown | ModelWindow::Unlimited => None,
     }
 }
 
@@ -140,23 +154,23 @@ fn shown(model: &str) -> String {
 
 /// Access to a session's model: the address of a request and its headers, with which another request of the
 /// session can be sent.
-pub(super) struct Means {
+pub(super) struct ModelAccess {
     uri: Uri,
     headers: HeaderMap,
     /// Values that must never be shown.
     secrets: Vec<SecretString>,
 }
 
-impl fmt::Debug for Means {
+impl fmt::Debug for ModelAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Means(…)")
     }
 }
 
-impl Means {
+impl ModelAccess {
     fn of(head: &Parts) -> Self {
         let secrets = secrets(&head.headers, head.uri.query().unwrap_or_default());
-        Self { uri: place(&head.uri), headers: headers::of_question(&head.headers), secrets }
+        Self { uri: place(&head.uri), headers: headers::for_summary_request(&head.headers), secrets }
     }
 
     fn host(&self) -> &str {
@@ -186,7 +200,7 @@ fn secrets(headers: &HeaderMap, query: &str) -> Vec<SecretString> {
     }
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     found.extend(pairs.filter(|(name, _)| is_secret(name)).map(|(_, value)| value));
-    found.retain(|value| value.len() >= SHORTEST);
+    found.retain(|value| value.len() >= MIN_SECRET_LETTERS);
     // Longer values are removed first, because they may contain shorter ones.
     found.sort_by_key(|value| std::cmp::Reverse(value.len()));
     found.dedup();
@@ -200,17 +214,17 @@ fn is_secret(name: &str) -> bool {
 }
 
 /// A session's own model, asked with the access of one request.
-struct Own {
-    upstreams: Arc<Upstreams>,
-    means: Arc<Means>,
+struct SessionModel {
+    upstreams: Arc<UpstreamPool>,
+    means: Arc<ModelAccess>,
     format: Format,
     name: String,
     model: String,
     window: Tokens,
-    timeouts: Timeouts,
+    timeouts: ServerTimeouts,
 }
 
-impl fmt::Debug for Own {
+impl fmt::Debug for SessionModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, format, window, .. } = self;
         f.debug_struct("Own")
@@ -221,7 +235,7 @@ impl fmt::Debug for Own {
     }
 }
 
-impl Summarize for Own {
+impl Summarize for SessionModel {
     fn name(&self) -> &str {
         &self.name
     }
@@ -230,24 +244,24 @@ impl Summarize for Own {
         self.window
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Session
+    fn scope(&self) -> SummariserScope {
+        SummariserScope::Session
     }
 
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
         Box::pin(async move {
             let body = self.body(request);
-            let jitter = Jitter::new(Uuid::now_v7().as_u64_pair().1);
-            persist(&Retries::default(), jitter, || self.once(body.clone())).await
+            let jitter = RetryJitter::new(Uuid::now_v7().as_u64_pair().1);
+            ask_with_retries(&RetryLimits::default(), jitter, || self.once(body.clone())).await
         })
     }
 }
 
-impl Own {
+impl SessionModel {
     fn body(&self, request: &SummaryRequest) -> Bytes {
         // The session's own request asks for an answer in one piece from the model that continued it.
         let body = request.warm.clone().unwrap_or_else(|| {
-            self.format.ask(&Ask {
+            self.format.write_plain_request(&PlainRequest {
                 model: &self.model,
                 system: &request.system,
                 user: &request.user,
@@ -259,33 +273,34 @@ impl Own {
     }
 
     /// Asks once. The timeout covers the whole answer.
-    async fn once(&self, body: Bytes) -> Result<Draft, SummarizeError> {
+    async fn once(&self, body: Bytes) -> Result<ModelDraft, SummarizeError> {
         let asked = timeout(self.timeouts.whole, self.exchange(body)).await;
-        asked.unwrap_or_else(|_| Err(self.late(Waited::Whole)))
+        asked.unwrap_or_else(|_| Err(self.late(TimeoutStep::Whole)))
     }
 
-    async fn exchange(&self, body: Bytes) -> Result<Draft, SummarizeError> {
+    async fn exchange(&self, body: Bytes) -> Result<ModelDraft, SummarizeError> {
         let mut request = Request::post(self.means.uri.clone())
-            .body(Outbound::whole(body, Framing::Length))
+            .body(OutboundBody::whole(body, BodyFraming::Length))
             .map_err(|error| self.broken("making the question", error))?;
         *request.headers_mut() = self.means.headers.clone();
         let sent = timeout(self.timeouts.first_byte, self.upstreams.send(request)).await;
-        let sent = sent.map_err(|_| self.late(Waited::FirstByte))?;
+        let sent = sent.map_err(|_| self.late(TimeoutStep::FirstByte))?;
         let (head, body) = sent.map_err(|error| self.unsent(error))?.into_parts();
         let status = head.status.as_u16();
-        let reading = Reading { format: self.format, host: self.means.host(), secrets: &self.means.secrets };
+        let reading =
+            ServerAnswerReader { format: self.format, host: self.means.host(), secrets: &self.means.secrets };
         if head.status.is_redirection() {
             let to = head.headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| to.parse::<Uri>().ok()).and_then(|to| to.host().map(str::to_owned));
             return Err(reading.redirected(to.as_deref()));
         }
-        let coding = Coding::of(&head.headers);
+        let coding = ContentCoding::of(&head.headers);
         if head.status.is_success() {
             let body = self.read(body).await?;
-            let body = expand(coding, &body, LARGEST).map_err(|_| self.too_large())?;
+            let body = expand(coding, &body, MAX_ANSWER_BYTES).map_err(|_| self.too_large())?;
             return reading.answered(&String::from_utf8_lossy(&body));
         }
-        let body = expand(coding, &read_some(body).await, LARGEST_ERROR).unwrap_or_default();
+        let body = expand(coding, &read_some(body).await, MAX_ERROR_BYTES).unwrap_or_default();
         Err(reading.refused(status, &head.headers, &String::from_utf8_lossy(&body)))
     }
 
@@ -295,7 +310,7 @@ impl Own {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| self.broken("reading the answer", error))?;
             let data = frame.into_data().unwrap_or_default();
-            if bytes.len() + data.len() > LARGEST {
+            if bytes.len() + data.len() > MAX_ANSWER_BYTES {
                 return Err(self.too_large());
             }
             bytes.extend_from_slice(&data);
@@ -305,25 +320,25 @@ impl Own {
 
     fn unsent(&self, error: SendError) -> SummarizeError {
         match error {
-            SendError::Silent => self.late(Waited::FirstByte),
+            SendError::Silent => self.late(TimeoutStep::FirstByte),
             SendError::Unreached(why) | SendError::Broken(why) => self.broken("sending the question", why),
             SendError::Untrusted(fault) => self.broken("sending the question", fault.to_string()),
             SendError::Intake(error) => self.broken("sending the question", error),
         }
     }
 
-    fn late(&self, waited: Waited) -> SummarizeError {
-        let Timeouts { connect, first_byte, whole } = self.timeouts;
+    fn late(&self, waited: TimeoutStep) -> SummarizeError {
+        let ServerTimeouts { connect, first_byte, whole } = self.timeouts;
         let after = match waited {
-            Waited::Connection => connect,
-            Waited::FirstByte => first_byte.min(self.upstreams.patience()),
-            Waited::Whole => whole,
+            TimeoutStep::Connection => connect,
+            TimeoutStep::FirstByte => first_byte.min(self.upstreams.patience()),
+            TimeoutStep::Whole => whole,
         };
         SummarizeError::Timeout { host: self.means.host().to_owned(), waited, after }
     }
 
     fn too_large(&self) -> SummarizeError {
-        SummarizeError::TooLarge { host: self.means.host().to_owned(), limit: LARGEST }
+        SummarizeError::TooLarge { host: self.means.host().to_owned(), limit: MAX_ANSWER_BYTES }
     }
 
     fn broken(&self, doing: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> SummarizeError {
@@ -336,8 +351,8 @@ async fn read_some(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
         bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
-        if bytes.len() >= LARGEST_ERROR {
-            bytes.truncate(LARGEST_ERROR);
+        if bytes.len() >= MAX_ERROR_BYTES {
+            bytes.truncate(MAX_ERROR_BYTES);
             break;
         }
     }
@@ -367,40 +382,42 @@ mod tests {
                 ("anthropic-version", "2023-06-01"),
             ],
         );
-        let means = Arc::new(Means::of(&head));
+        let means = Arc::new(ModelAccess::of(&head));
         let secrets: Vec<&str> = means.secrets.iter().map(ExposeSecret::expose_secret).collect();
         for secret in ["canary-query", "canary-bearer", "canary-plain", "canary-cookie"] {
             assert!(secrets.contains(&secret), "{secret} of {secrets:?}");
         }
         assert!(!secrets.iter().any(|secret| ["true", "1", "2023-06-01"].contains(secret)), "{secrets:?}");
         assert_eq!(format!("{means:?}"), "Means(…)");
-        let (profiles, timeouts) = (Arc::new(Profiles::builtin()), Timeouts::default());
-        let summarisers = Summarisers::Session { profiles, window: None, timeouts };
-        let upstreams =
-            Arc::new(Upstreams::new(Vec::new(), &config::Limits::default()).expect("nobody is somebody"));
+        let (profiles, timeouts) = (Arc::new(Profiles::builtin()), ServerTimeouts::default());
+        let summarisers = SessionSummarisers::Session { profiles, window: None, timeouts };
+        let upstreams = Arc::new(
+            UpstreamPool::new(Vec::new(), &config::GatewayLimits::default()).expect("nobody is somebody"),
+        );
         let own = summarisers.of(&upstreams, (Format::Anthropic, "m\n"), Some(&means)).expect("a model");
         let shown = format!("{own:?}");
         assert!(!shown.contains("canary"), "{shown}");
-        assert_eq!((own.summarise.name(), own.summarise.window()), ("m_ at h", USUAL));
-        assert_eq!((own.model.as_str(), own.warm), ("m\n", Warm::IfCheaper));
+        assert_eq!((own.summarise.name(), own.summarise.window()), ("m_ at h", DEFAULT_MODEL_WINDOW));
+        assert_eq!((own.model.as_str(), own.warm), ("m\n", WarmRequestMode::IfCheaper));
     }
 
     #[test]
     fn a_window_is_what_its_profile_says_and_no_more_than_somebody_says() {
         let profiles = Arc::new(Profiles::builtin());
-        let upstreams =
-            Arc::new(Upstreams::new(Vec::new(), &config::Limits::default()).expect("nobody is somebody"));
-        let means = Arc::new(Means::of(&head("https://h/v1/messages", &[])));
+        let upstreams = Arc::new(
+            UpstreamPool::new(Vec::new(), &config::GatewayLimits::default()).expect("nobody is somebody"),
+        );
+        let means = Arc::new(ModelAccess::of(&head("https://h/v1/messages", &[])));
         for (model, window, expect) in [
-            ("m", None, USUAL.0),
+            ("m", None, DEFAULT_MODEL_WINDOW.0),
             ("m", Some(9_000), 9_000),
             ("claude-opus-4-5", None, 200_000),
             ("claude-opus-4-5", Some(90_000), 90_000),
             ("claude-opus-4-5", Some(900_000), 200_000),
         ] {
-            let (window_said, timeouts) = (window.map(Tokens), Timeouts::default());
+            let (window_said, timeouts) = (window.map(Tokens), ServerTimeouts::default());
             let profiles = Arc::clone(&profiles);
-            let summarisers = Summarisers::Session { profiles, window: window_said, timeouts };
+            let summarisers = SessionSummarisers::Session { profiles, window: window_said, timeouts };
             let own = summarisers.of(&upstreams, (Format::Anthropic, model), Some(&means));
             assert_eq!(own.expect("a model").summarise.window(), Tokens(expect), "{model} {window:?}");
         }

@@ -6,7 +6,7 @@ use rustls::{CertificateError, InvalidMessage};
 
 /// Error in the TLS connection between the gateway and a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TlsFault {
+pub(super) enum TlsError {
     /// The certificate is not signed by an authority that this machine trusts.
     UnknownIssuer,
     /// The certificate is no longer valid.
@@ -23,7 +23,7 @@ pub(super) enum TlsFault {
     Other(String),
 }
 
-impl TlsFault {
+impl TlsError {
     /// Finds the TLS error behind an error of a connection, if there is one.
     pub(super) fn of(error: &(dyn Error + 'static)) -> Option<Self> {
         // Connection errors are wrapped in one another, and some show the inner error only in their text.
@@ -67,7 +67,7 @@ impl TlsFault {
     }
 }
 
-impl fmt::Display for TlsFault {
+impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownIssuer => f.write_str("its certificate is by an unknown issuer"),

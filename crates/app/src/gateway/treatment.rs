@@ -4,25 +4,25 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use epitome::{
-    compose::Composing,
     core::{Tokens, policy::Policy},
-    observe::Observer,
+    observe::PolicyObserver,
+    rewrite::RewriteSettings,
     wire::Format,
 };
 use http::{HeaderValue, request::Parts};
 
 use super::{
-    admission::Admitted,
-    answers::Trouble,
-    config::{Mode, Rules},
+    admission::AdmittedClient,
+    config::{GatewayMode, RequestRules},
+    errors::GatewayError,
     route,
 };
 
 /// Treatment of one request.
 #[derive(Clone, Debug)]
-pub(super) struct Treatment {
+pub(super) struct RequestTreatment {
     /// Mode of the request.
-    pub(super) mode: Mode,
+    pub(super) mode: GatewayMode,
     /// Configured window of the request's model, in tokens, if there is one.
     pub(super) window: Option<Tokens>,
     /// Policy of the request.
@@ -33,35 +33,35 @@ pub(super) struct Treatment {
 #[derive(Debug)]
 pub(super) struct PolicyInUse {
     /// Composer of requests under it.
-    pub(super) composing: Composing,
+    pub(super) composing: RewriteSettings,
     /// Observer that computes what it would have sent.
-    pub(super) observer: Observer,
+    pub(super) observer: PolicyObserver,
 }
 
 /// Rules by which requests are treated.
 #[derive(Debug)]
-pub(super) struct Treatments {
-    mode: Mode,
-    routes: BTreeMap<String, Rules>,
+pub(super) struct TreatmentRules {
+    mode: GatewayMode,
+    routes: BTreeMap<String, RequestRules>,
     usual: Arc<PolicyInUse>,
     /// Policies that tokens and routes name.
     others: Vec<Arc<PolicyInUse>>,
 }
 
-impl Treatments {
+impl TreatmentRules {
     /// Follows the configuration: `mode` and `usual` are for all requests, `others` are the policies that
     /// tokens and routes name.
     pub(super) fn new(
-        mode: Mode,
+        mode: GatewayMode,
         usual: PolicyInUse,
         others: Vec<PolicyInUse>,
-        routes: BTreeMap<String, Rules>,
+        routes: BTreeMap<String, RequestRules>,
     ) -> Self {
         Self { mode, routes, usual: Arc::new(usual), others: others.into_iter().map(Arc::new).collect() }
     }
 
     /// Mode of requests without a mode of their own.
-    pub(super) fn usual_mode(&self) -> Mode {
+    pub(super) fn usual_mode(&self) -> GatewayMode {
         self.mode
     }
 
@@ -72,23 +72,27 @@ impl Treatments {
         &self,
         call: Option<Format>,
         head: &Parts,
-        admitted: &Admitted,
-    ) -> Result<Treatment, Trouble> {
+        admitted: &AdmittedClient,
+    ) -> Result<RequestTreatment, GatewayError> {
         let asked = asked_mode(head)?;
         if call.is_none() {
-            return Ok(Treatment { mode: Mode::Off, window: None, policy: Arc::clone(&self.usual) });
+            return Ok(RequestTreatment {
+                mode: GatewayMode::Off,
+                window: None,
+                policy: Arc::clone(&self.usual),
+            });
         }
-        let (token, route) = (&*admitted.rules, self.routes.get(&*route::own(head.uri.path())));
+        let (token, route) = (&*admitted.rules, self.routes.get(&*route::own_route(head.uri.path())));
         let set = token.mode.or(route.and_then(|route| route.mode)).unwrap_or(self.mode);
         let mode = match asked {
             Some(asked) if asked < set && !admitted.may_lower() => {
-                return Err(Trouble::lowered_mode(set, asked));
+                return Err(GatewayError::lowered_mode(set, asked));
             }
             _ => asked.unwrap_or(set),
         };
         let window = token.window.or(route.and_then(|route| route.window)).map(Tokens);
         let policy = token.policy.as_ref().or(route.and_then(|route| route.policy.as_ref()));
-        Ok(Treatment {
+        Ok(RequestTreatment {
             mode,
             window: window.or(self.usual.composing.window),
             policy: policy.map_or_else(|| Arc::clone(&self.usual), |policy| self.in_use(policy)),
@@ -102,13 +106,13 @@ impl Treatments {
 }
 
 /// Mode that a request asks for itself.
-fn asked_mode(head: &Parts) -> Result<Option<Mode>, Trouble> {
+fn asked_mode(head: &Parts) -> Result<Option<GatewayMode>, GatewayError> {
     match head.headers.get("x-epitome-mode").map(HeaderValue::as_bytes) {
         None => Ok(None),
-        Some(b"off") => Ok(Some(Mode::Off)),
-        Some(b"record") => Ok(Some(Mode::Record)),
-        Some(b"observe") => Ok(Some(Mode::Observe)),
-        Some(b"compact") => Ok(Some(Mode::Compact)),
-        Some(_) => Err(Trouble::unknown_mode()),
+        Some(b"off") => Ok(Some(GatewayMode::Off)),
+        Some(b"record") => Ok(Some(GatewayMode::Record)),
+        Some(b"observe") => Ok(Some(GatewayMode::Observe)),
+        Some(b"compact") => Ok(Some(GatewayMode::Compact)),
+        Some(_) => Err(GatewayError::unknown_mode()),
     }
 }

@@ -23,12 +23,12 @@ use secrecy::ExposeSecret;
 use tokio::time::timeout;
 
 use super::{
-    answers::Trouble,
-    config::{self, Limits, pattern::fits},
-    headers::Key,
-    intake::{IntakeError, Outbound},
-    passage::How,
-    tls::TlsFault,
+    config::{self, GatewayLimits, pattern::matches_pattern},
+    errors::GatewayError,
+    headers::UpstreamKey,
+    request_body::{OutboundBody, RequestBodyError},
+    request_scope::ProxyEnding,
+    tls::TlsError,
 };
 
 /// Time for which an idle connection is kept: shorter than servers keep theirs, so that no connection is used
@@ -37,36 +37,36 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// The providers.
 #[derive(Debug)]
-pub(super) struct Upstreams {
+pub(super) struct UpstreamPool {
     all: Vec<Arc<Upstream>>,
-    client: Client<HttpsConnector<HttpConnector>, Outbound>,
+    client: Client<HttpsConnector<HttpConnector>, OutboundBody>,
     answer: Duration,
 }
 
 /// A provider.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    config: config::Upstream,
+    config: config::UpstreamConfig,
     scheme: Scheme,
     authority: uri::Authority,
     /// The path before `/v1`.
     folder: String,
     host: HeaderValue,
-    key: Option<Key>,
+    key: Option<UpstreamKey>,
 }
 
 /// Dependence of the choice of a provider on the requested model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum UpstreamChoice {
     /// All models have the same provider.
     Clear,
     /// The provider depends on the model.
     ByModel,
 }
 
-impl Upstreams {
+impl UpstreamPool {
     /// Prepares connections to the configured providers.
-    pub(super) fn new(all: Vec<config::Upstream>, limits: &Limits) -> anyhow::Result<Self> {
+    pub(super) fn new(all: Vec<config::UpstreamConfig>, limits: &GatewayLimits) -> anyhow::Result<Self> {
         let all = all.into_iter().map(|one| Upstream::new(one).map(Arc::new));
         let all = all.collect::<anyhow::Result<Vec<_>>>()?;
         let mut connector = HttpConnector::new();
@@ -89,11 +89,11 @@ impl Upstreams {
     }
 
     /// Reports whether the choice among providers of `formats` depends on the model.
-    pub(super) fn choice(&self, formats: &[Format]) -> Choice {
+    pub(super) fn choice(&self, formats: &[Format]) -> UpstreamChoice {
         let first = self.all.iter().find(|upstream| upstream.takes(formats));
         match first {
-            Some(first) if !first.config.models.is_empty() => Choice::ByModel,
-            _ => Choice::Clear,
+            Some(first) if !first.config.models.is_empty() => UpstreamChoice::ByModel,
+            _ => UpstreamChoice::Clear,
         }
     }
 
@@ -114,7 +114,7 @@ impl Upstreams {
     }
 
     /// Sends a request to its address, and waits for the head of the answer.
-    pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Incoming>, SendError> {
+    pub(super) async fn send(&self, request: Request<OutboundBody>) -> Result<Response<Incoming>, SendError> {
         match timeout(self.answer, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(SendError::of(&error)),
@@ -124,7 +124,7 @@ impl Upstreams {
 }
 
 impl Upstream {
-    fn new(config: config::Upstream) -> anyhow::Result<Self> {
+    fn new(config: config::UpstreamConfig) -> anyhow::Result<Self> {
         let name = &config.name;
         let parts = config.base.clone().into_parts();
         let nowhere = || format!("the upstream `{name}` has no address: give one such as https://host");
@@ -144,7 +144,7 @@ impl Upstream {
                     })
                 };
                 let plain = value(key.expose_secret()).with_context(unfit)?;
-                Some(Key {
+                Some(UpstreamKey {
                     plain,
                     bearer: value(&format!("Bearer {}", key.expose_secret())).with_context(unfit)?,
                 })
@@ -159,7 +159,7 @@ impl Upstream {
     }
 
     /// Configuration of the provider.
-    pub(super) fn config(&self) -> &config::Upstream {
+    pub(super) fn config(&self) -> &config::UpstreamConfig {
         &self.config
     }
 
@@ -169,7 +169,7 @@ impl Upstream {
     }
 
     /// Key that replaces the client's, if configured.
-    pub(super) fn key(&self) -> Option<&Key> {
+    pub(super) fn key(&self) -> Option<&UpstreamKey> {
         self.key.as_ref()
     }
 
@@ -193,7 +193,8 @@ impl Upstream {
     }
 
     fn has(&self, model: &str) -> bool {
-        self.config.models.is_empty() || self.config.models.iter().any(|pattern| fits(pattern, model))
+        self.config.models.is_empty()
+            || self.config.models.iter().any(|pattern| matches_pattern(pattern, model))
     }
 }
 
@@ -201,11 +202,11 @@ impl Upstream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SendError {
     /// The body of the request did not come in.
-    Intake(IntakeError),
+    Intake(RequestBodyError),
     /// No connection could be made.
     Unreached(String),
     /// The server did not prove to be the provider.
-    Untrusted(TlsFault),
+    Untrusted(TlsError),
     /// The server closed the connection, or did not speak HTTP.
     Broken(String),
     /// No answer came in time.
@@ -217,10 +218,10 @@ impl SendError {
         let mut cause: &(dyn Error + 'static) = error;
         while let Some(deeper) = cause.source() {
             cause = deeper;
-            if let Some(intake) = cause.downcast_ref::<IntakeError>() {
+            if let Some(intake) = cause.downcast_ref::<RequestBodyError>() {
                 return Self::Intake(*intake);
             }
-            if let Some(fault) = TlsFault::of(cause) {
+            if let Some(fault) = TlsError::of(cause) {
                 return Self::Untrusted(fault);
             }
         }
@@ -228,12 +229,12 @@ impl SendError {
     }
 
     /// Way in which the request ended with it.
-    pub(super) fn how(&self) -> How {
+    pub(super) fn how(&self) -> ProxyEnding {
         match self {
-            Self::Intake(IntakeError::TooLarge | IntakeError::TooSlow) => How::Refused,
-            Self::Intake(IntakeError::Broken) => How::Left,
-            Self::Unreached(_) | Self::Untrusted(_) | Self::Silent => How::Unreached,
-            Self::Broken(_) => How::Broke,
+            Self::Intake(RequestBodyError::TooLarge | RequestBodyError::TooSlow) => ProxyEnding::Refused,
+            Self::Intake(RequestBodyError::Broken) => ProxyEnding::Left,
+            Self::Unreached(_) | Self::Untrusted(_) | Self::Silent => ProxyEnding::Unreached,
+            Self::Broken(_) => ProxyEnding::Broke,
         }
     }
 
@@ -259,11 +260,11 @@ impl SendError {
     }
 
     /// The error that the client is told.
-    pub(super) fn trouble(&self, upstream: &str) -> Trouble {
+    pub(super) fn trouble(&self, upstream: &str) -> GatewayError {
         let (status, code, message) = match self {
-            Self::Intake(IntakeError::TooLarge) => return Trouble::too_large(),
-            Self::Intake(IntakeError::TooSlow) => return Trouble::too_slow(),
-            Self::Intake(IntakeError::Broken) => {
+            Self::Intake(RequestBodyError::TooLarge) => return GatewayError::too_large(),
+            Self::Intake(RequestBodyError::TooSlow) => return GatewayError::too_slow(),
+            Self::Intake(RequestBodyError::Broken) => {
                 (StatusCode::BAD_REQUEST, "broken_request", "the request broke off: send it again".to_owned())
             }
             Self::Unreached(why) => (
@@ -294,7 +295,7 @@ impl SendError {
                 format!("the upstream {upstream} did not answer in time: try again, or raise limits.answer"),
             ),
         };
-        Trouble::new(status, code, message)
+        GatewayError::new(status, code, message)
     }
 }
 
@@ -317,8 +318,8 @@ fn tls(is_secret: bool) -> anyhow::Result<ClientConfig> {
 mod tests {
     use super::*;
 
-    fn upstream(name: &str, formats: &[Format], models: &[&str]) -> config::Upstream {
-        config::Upstream {
+    fn upstream(name: &str, formats: &[Format], models: &[&str]) -> config::UpstreamConfig {
+        config::UpstreamConfig {
             name: name.to_owned(),
             base: Uri::from_static("http://127.0.0.1:9/base/"),
             formats: formats.to_vec(),
@@ -327,9 +328,9 @@ mod tests {
         }
     }
 
-    fn limits() -> Limits {
+    fn limits() -> GatewayLimits {
         let long = Duration::from_secs(1);
-        Limits {
+        GatewayLimits {
             body: 1,
             head: 1,
             requests: 1,
@@ -351,7 +352,7 @@ mod tests {
             upstream("openai", &[chat, responses], &[]),
             upstream("never", &[chat], &[]),
         ];
-        let upstreams = Upstreams::new(all, &limits()).expect("they are well formed");
+        let upstreams = UpstreamPool::new(all, &limits()).expect("they are well formed");
         let check = |formats: &[Format], model: Option<&str>, expect: Option<&str>| {
             assert_eq!(
                 upstreams.choose(formats, model).map(|upstream| upstream.name()),
@@ -364,8 +365,8 @@ mod tests {
         check(&[chat], None, Some("openai"));
         check(&[responses], Some("qwen3"), Some("openai"));
         check(&[Format::Anthropic], Some("claude"), None);
-        assert_eq!(upstreams.choice(&[chat]), Choice::ByModel);
-        assert_eq!(upstreams.choice(&[responses]), Choice::Clear);
+        assert_eq!(upstreams.choice(&[chat]), UpstreamChoice::ByModel);
+        assert_eq!(upstreams.choice(&[responses]), UpstreamChoice::Clear);
     }
 
     #[test]

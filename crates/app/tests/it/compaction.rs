@@ -9,9 +9,9 @@ use std::{
 };
 
 use epitome::{
-    core::event::Time,
+    core::event::Timestamp,
     session::Session,
-    store::{Options, Sqlite},
+    store::{SqliteOptions, SqliteStore},
     wire::Format,
 };
 use serde_json::{Value, json};
@@ -328,9 +328,10 @@ fn a_job_of_a_worker_that_died_is_finished_and_one_of_a_worker_that_lives_is_lef
     let bench = Bench::new();
     let session = bench.session("talk.json", &talk());
     bench.ok(&["compact", &session, "--keep-turns", "2", "--background"]);
-    let store = Sqlite::open(&bench.path("log.db"), Options::default()).expect("a database");
-    let claim =
-        |from: i64, until: i64| store.claim_job("dead", Time(from), Time(until), None).expect("a store");
+    let store = SqliteStore::open(&bench.path("log.db"), SqliteOptions::default()).expect("a database");
+    let claim = |from: i64, until: i64| {
+        store.claim_job("dead", Timestamp(from), Timestamp(until), None).expect("a store")
+    };
     let far = i64::from(u32::MAX) * 1_000;
     assert!(claim(far - 2, far).is_some());
     let said = bench.ok(&["jobs", "--work"]);

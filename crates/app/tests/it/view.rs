@@ -4,7 +4,7 @@ use std::fs;
 
 use epitome::wire::{
     Format,
-    legality::{Rules, check},
+    legality::{ProviderRules, check},
 };
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ fn compact_renders_to_another_providers_format() {
         [("anthropic", Format::Anthropic, "messages"), ("openai-responses", Format::OpenaiResponses, "input")]
     {
         let said = bench.ok(&["compact", text(&file), "--budget", "6k", "--format", name]);
-        assert_eq!(check(format, &said, &Rules::of(format)), [], "{said}");
+        assert_eq!(check(format, &said, &ProviderRules::of(format)), [], "{said}");
         let request: Value = serde_json::from_str(&said).expect("JSON");
         assert!(request[history].as_array().is_some_and(|history| history.len() > 2), "{said}");
     }
@@ -349,7 +349,10 @@ fn a_policy_in_charge_sends_what_it_would_have_come_to() {
         let passes = report["passes"].as_array().expect("what was done, call by call");
         assert!(!passes.is_empty(), "{policy} did nothing: {report}");
         let request = fs::read_to_string(&out).expect("written");
-        assert!(check(Format::OpenaiChat, &request, &Rules::of(Format::OpenaiChat)).is_empty(), "{policy}");
+        assert!(
+            check(Format::OpenaiChat, &request, &ProviderRules::of(Format::OpenaiChat)).is_empty(),
+            "{policy}"
+        );
         assert!(request.contains("Never touch the public API"), "{policy} lost what the user demands");
     }
     let said = bench.ok(&["explain", text(&file), "--budget", "12k", "--policy", "lineage"]);

@@ -18,7 +18,7 @@ pub(crate) use scan::{ClientSpan, client_spans};
 pub(crate) use table::StandingRule;
 use table::{TABLE, TextMark};
 
-use crate::event::{Fact, Part};
+use crate::event::{ContentPart, Fact};
 
 /// The kind of a text that a client writes in the user's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,12 +109,12 @@ pub fn spans(text: &str) -> Vec<TextSpan> {
 
 /// Splits each part of a user message as [`spans`] does; parts without text have no spans. A section that a
 /// client sends in several parts ends at its closing mark, if it has one.
-pub fn spans_of(parts: &[Part]) -> Vec<Vec<TextSpan>> {
+pub fn spans_of(parts: &[ContentPart]) -> Vec<Vec<TextSpan>> {
     let mut ends = SectionEnds::default();
     let mut open: Option<OpenSection> = None;
     let mut all = Vec::new();
     for (index, part) in parts.iter().enumerate() {
-        let Part::Text { text } = part else {
+        let ContentPart::Text { text } = part else {
             all.push(Vec::new());
             continue;
         };
@@ -155,10 +155,11 @@ struct OpenSection {
 struct SectionEnds(Vec<(&'static str, Option<usize>)>);
 
 impl SectionEnds {
-    fn is_behind(&mut self, parts: &[Part], index: usize, end: &'static str) -> bool {
+    fn is_behind(&mut self, parts: &[ContentPart], index: usize, end: &'static str) -> bool {
         let known = self.0.iter().find(|(known, _)| *known == end).map(|(_, last)| *last);
         let last = known.unwrap_or_else(|| {
-            let has_end = |part: &Part| matches!(part, Part::Text { text } if text.contains(end));
+            let has_end =
+                |part: &ContentPart| matches!(part, ContentPart::Text { text } if text.contains(end));
             let last = parts.iter().rposition(has_end);
             self.0.push((end, last));
             last
@@ -219,10 +220,10 @@ fn own_words(text: &str, spans: Vec<TextSpan>) -> Cow<'_, str> {
 
 /// The words that a person wrote in a message, its parts apart from each other by an empty line. Space at both ends of
 /// a message that is all theirs stays.
-pub fn user_words_of(parts: &[Part]) -> String {
+pub fn user_words_of(parts: &[ContentPart]) -> String {
     let mut said = String::new();
     for (part, spans) in parts.iter().zip(spans_of(parts)) {
-        let Part::Text { text } = part else { continue };
+        let ContentPart::Text { text } = part else { continue };
         // Quotes of users are word for word, so text is trimmed only where something is taken out.
         let is_all = spans.iter().all(|span| span.kind.is_none());
         let words = if is_all { Cow::Borrowed(text.as_str()) } else { own_words(text, spans) };
@@ -241,8 +242,8 @@ pub fn user_words_of(parts: &[Part]) -> String {
 /// message without any text does not show its author and counts as the user's.
 pub fn is_user_speaking(fact: &Fact) -> bool {
     let Fact::UserSaid { parts } = fact else { return false };
-    let is_text = |part: &Part| matches!(part, Part::Text { .. });
-    let is_blank = Part::texts(parts).all(|text| text.trim().is_empty());
+    let is_text = |part: &ContentPart| matches!(part, ContentPart::Text { .. });
+    let is_blank = ContentPart::texts(parts).all(|text| text.trim().is_empty());
     is_blank || !parts.iter().all(is_text) || !user_words_of(parts).is_empty()
 }
 

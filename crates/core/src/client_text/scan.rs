@@ -34,7 +34,7 @@ impl ClientSpan<'_> {
 
 /// Finds the stretches of a text that a client wrote, in order and apart from each other.
 pub(crate) fn client_spans(text: &str) -> Vec<ClientSpan<'_>> {
-    let mut scanner = Scanner { text, unclosed: Vec::new(), unmatched: 0, found: Vec::new() };
+    let mut scanner = ClientTextScanner { text, unclosed: Vec::new(), unmatched: 0, found: Vec::new() };
     if !scanner.take_whole() {
         let start = scanner.take_header();
         let end = scanner.take_end(start);
@@ -57,7 +57,7 @@ const LONGEST_TAG: usize = 1_024;
 /// Limit for the length of a client's heading, in bytes.
 const LONGEST_HEADING: usize = 200;
 
-struct Scanner<'t> {
+struct ClientTextScanner<'t> {
     text: &'t str,
     /// Tags that are never closed.
     unclosed: Vec<&'t str>,
@@ -73,7 +73,7 @@ enum FrameHandling {
     Ignore,
 }
 
-impl<'t> Scanner<'t> {
+impl<'t> ClientTextScanner<'t> {
     fn slice(&self, range: Range<usize>) -> &'t str {
         self.text.get(range).unwrap_or_default()
     }

@@ -94,7 +94,7 @@ pub(crate) enum TextMark {
     BracketLine(&'static str),
 }
 
-/// Rule by which a text is [standing context](crate::standing).
+/// Rule by which a text is [standing context](crate::standing_context).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StandingRule {
     /// It holds for a moment.

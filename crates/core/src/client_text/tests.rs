@@ -192,7 +192,7 @@ fn every_row_of_the_table_has_an_example() {
 fn words_of_the_user_beside_any_example_stay_theirs() {
     for (text, _, words) in EXAMPLES {
         // The same in a message of several parts.
-        let parts = [Part::text("Before."), Part::text(*text), Part::text("Behind.")];
+        let parts = [ContentPart::text("Before."), ContentPart::text(*text), ContentPart::text("Behind.")];
         let expect = if words.is_empty() {
             "Before.\n\nBehind.".to_owned()
         } else {
@@ -267,7 +267,7 @@ fn what_a_client_quotes_opens_and_closes_nothing() {
 
 #[test]
 fn a_section_in_several_parts_ends_where_its_end_stands() {
-    let parts: Vec<Part> = [
+    let parts: Vec<ContentPart> = [
         "Read @a.md",
         "\n--- Content from referenced files ---",
         "\nContent from @a.md:\n",
@@ -276,7 +276,7 @@ fn a_section_in_several_parts_ends_where_its_end_stands() {
         "Now.",
     ]
     .into_iter()
-    .map(Part::text)
+    .map(ContentPart::text)
     .collect();
     assert_eq!(user_words_of(&parts), "Read @a.md\n\nNow.");
 }
@@ -284,7 +284,7 @@ fn a_section_in_several_parts_ends_where_its_end_stands() {
 #[test]
 fn words_behind_a_section_in_several_parts_stay_the_users() {
     let check = |texts: &[&str], expect: &str| {
-        let parts: Vec<Part> = texts.iter().map(|text| Part::text(*text)).collect();
+        let parts: Vec<ContentPart> = texts.iter().map(|text| ContentPart::text(*text)).collect();
         assert_eq!(user_words_of(&parts), expect, "{texts:?}");
     };
     let begin = "--- Content from referenced files ---";
@@ -333,19 +333,19 @@ fn words_behind_a_block_in_the_same_text_stay_the_users() {
 
 #[test]
 fn a_person_speaks_with_words_or_an_image() {
-    let check = |parts: Vec<Part>, expect: bool| {
+    let check = |parts: Vec<ContentPart>, expect: bool| {
         assert_eq!(is_user_speaking(&Fact::UserSaid { parts: parts.clone() }), expect, "{parts:?}");
     };
-    let note = || Part::text("<task-notification>\nDone.\n</task-notification>");
-    let image = || Part::Opaque { name: "image".to_owned(), json: "{}".to_owned() };
+    let note = || ContentPart::text("<task-notification>\nDone.\n</task-notification>");
+    let image = || ContentPart::Opaque { name: "image".to_owned(), json: "{}".to_owned() };
     check(vec![note()], false);
-    check(vec![note(), Part::text(" ")], false);
-    check(vec![note(), Part::text("Go on.")], true);
+    check(vec![note(), ContentPart::text(" ")], false);
+    check(vec![note(), ContentPart::text("Go on.")], true);
     check(vec![note(), image()], true);
     check(vec![], true);
     assert!(!is_user_speaking(&Fact::Instructed {
-        what: crate::event::Instruction::Project,
-        parts: vec![Part::text("Go.")]
+        what: crate::event::InstructionKind::Project,
+        parts: vec![ContentPart::text("Go.")]
     }));
 }
 

@@ -7,13 +7,13 @@
 use std::ops::Range;
 
 use crate::{
-    context::{Context, Segment, Shown, segment::Body},
+    context::{Context, Segment, VisibleOutcome, segment::SegmentBody},
     tokens::Tokens,
 };
 
 /// Places of the essential segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Essential {
+pub struct EssentialSegments {
     /// Number of segments in the prefix.
     pub prefix: usize,
     /// The newest message of the user.
@@ -22,7 +22,7 @@ pub struct Essential {
     pub open: Range<usize>,
 }
 
-impl Essential {
+impl EssentialSegments {
     /// Returns true if the segment at `index` is essential.
     pub fn contains(&self, index: usize) -> bool {
         index < self.prefix || self.newest == Some(index) || self.open.contains(&index)
@@ -47,10 +47,10 @@ impl Essential {
 
 impl Context {
     /// Finds the essential segments, from the end: it costs the newest loop, not the window.
-    pub fn essential(&self) -> Essential {
+    pub fn essential(&self) -> EssentialSegments {
         let newest = self.segments.iter().rposition(Segment::is_user);
         let open = self.open(newest);
-        Essential { prefix: self.growth.prefix, newest, open }
+        EssentialSegments { prefix: self.growth.prefix, newest, open }
     }
 
     fn open(&self, newest: Option<usize>) -> Range<usize> {
@@ -67,10 +67,10 @@ impl Context {
             in_turn.enumerate().filter(|(_, segment)| segment.is_answer()).map(|(back, _)| back + 1).last();
         let start = last + 1 - length.unwrap_or(0);
         let answer = &self.segments[start..=last];
-        let returned = answer
-            .iter()
-            .any(|segment| matches!(&segment.body, Body::Exchange { outcome: Shown::Returned { .. }, .. }));
-        let called = answer.iter().any(|segment| matches!(segment.body, Body::Exchange { .. }));
+        let returned = answer.iter().any(|segment| {
+            matches!(&segment.body, SegmentBody::Exchange { outcome: VisibleOutcome::Returned { .. }, .. })
+        });
+        let called = answer.iter().any(|segment| matches!(segment.body, SegmentBody::Exchange { .. }));
         let interrupted = newest.is_some_and(|newest| newest > last);
         // Calls of an answer are past if the user spoke before they returned anything.
         if returned || (called && !interrupted) { start..last + 1 } else { 0..0 }
@@ -79,7 +79,7 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
-    use crate::{context::Edit, notation::context};
+    use crate::{context::SegmentEdit, notation::context};
 
     /// The places of the newest message and of the open exchange.
     fn check(log: &str, newest: Option<usize>, open: std::ops::Range<usize>) {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn leaving_out_the_last_answer_does_not_reopen_an_older_one() {
         let reduced = context(&format!("{OPEN}assistant: Done.\n"))
-            .edit("test", |index, _| if index == 4 { Edit::Drop } else { Edit::Keep });
+            .edit("test", |index, _| if index == 4 { SegmentEdit::Drop } else { SegmentEdit::Keep });
         assert_eq!(reduced.essential().open, 0..0);
     }
 }

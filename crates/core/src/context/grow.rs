@@ -8,12 +8,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     context::{
-        Body, Content, Context, Fidelity, Key, Segment, Shown, UNANSWERED, calls::OpenCalls, less,
-        standing::StandingIndex, turns::Turns,
+        Context, Fidelity, Segment, SegmentBody, SegmentContent, SegmentKey, UNANSWERED_TEXT, VisibleOutcome,
+        less, open_calls::OpenCalls, standing_index::StandingIndex, turn_count::TurnCount,
     },
-    event::{Compaction, Fact, Instruction, Logged, Part, Pin, Summary},
+    event::{Compaction, ContentPart, Fact, InstructionKind, LoggedEvent, Pin, Summary},
     id::{AnswerId, Seq},
-    meter::Costs,
+    meter::EventCosts,
     seq_set::SeqSet,
     tokens::Tokens,
 };
@@ -21,7 +21,7 @@ use crate::{
 /// Outcome of extending a context with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Extended {
+pub enum ExtendOutcome {
     /// It is part of the context now.
     Grown,
     /// The context already holds it, or a later one; nothing was done.
@@ -33,9 +33,9 @@ pub enum Extended {
 
 /// State of the past that a context needs for growing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Growth {
+pub(super) struct GrowthState {
     open: OpenCalls,
-    pub(super) turns: Turns,
+    pub(super) turns: TurnCount,
     /// True once a message was seen: the prefix ends there.
     pub(super) begun: bool,
     /// Number of segments in the prefix.
@@ -55,24 +55,24 @@ impl Context {
     /// many, the texts are counted here.
     ///
     /// The cost is that of the event. A result goes to its call, wherever that stands.
-    pub fn extend(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) -> Extended {
+    pub fn extend(&mut self, event: &Arc<LoggedEvent>, pieces: Option<&[Tokens]>) -> ExtendOutcome {
         let moves = matches!(
             event.event.fact,
             Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. }
         );
         // A compaction that a rehearsal made has the number of the event before it.
         if event.id.seq < self.growth.head || (event.id.seq == self.growth.head && !moves) {
-            return Extended::Known;
+            return ExtendOutcome::Known;
         }
         if moves {
-            return Extended::Moved;
+            return ExtendOutcome::Moved;
         }
         self.grow(event, pieces);
-        Extended::Grown
+        ExtendOutcome::Grown
     }
 
     /// Takes an event; a compaction is one that is not, or no longer, stood on.
-    pub(crate) fn grow(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) {
+    pub(crate) fn grow(&mut self, event: &Arc<LoggedEvent>, pieces: Option<&[Tokens]>) {
         let seq = event.id.seq;
         self.growth.head = self.growth.head.max(seq);
         let costs = self.meter.costs(&event.event, pieces);
@@ -108,7 +108,7 @@ impl Context {
             Fact::Carried { .. } if is_rendered(event) => {
                 self.growth.begun = true;
                 let fixed = costs.whole + self.meter.overhead().message;
-                self.push(seq, SeqSet::one(seq), Body::Carried(Arc::clone(event)), fixed);
+                self.push(seq, SeqSet::one(seq), SegmentBody::Carried(Arc::clone(event)), fixed);
             }
             Fact::Compacted(_) => {
                 self.growth.begun = true;
@@ -133,9 +133,9 @@ impl Context {
 
     /// Stands on a compaction: its summary, for `events`, comes after the prefix and before the events that
     /// are kept, which begin at `place` or later.
-    pub(crate) fn stand_on(
+    pub(crate) fn adopt_compaction(
         &mut self,
-        compaction: &Arc<Logged>,
+        compaction: &Arc<LoggedEvent>,
         pieces: Option<&[Tokens]>,
         place: Seq,
         events: SeqSet,
@@ -146,10 +146,10 @@ impl Context {
         self.growth.head = self.growth.head.max(compaction.id.seq);
         self.standing = Some(compaction.id.seq);
         self.growth.blocks.answered = true;
-        self.push(place, events, Body::Summary(Arc::clone(compaction)), fixed);
+        self.push(place, events, SegmentBody::Summary(Arc::clone(compaction)), fixed);
         let carried = match &compaction.event.fact {
             Fact::Compacted(Compaction { summary: Summary::Structured { brief, .. }, .. }) => {
-                (!brief.standing.is_empty()).then(|| self.hold(brief.standing.clone()))
+                (!brief.standing.is_empty()).then(|| self.remember_standing(brief.standing.clone()))
             }
             _ => None,
         };
@@ -162,7 +162,7 @@ impl Context {
 
     /// Settings, tools and system prompt hold until the next of their kind: the newest is shown, the older
     /// ones are part of the events it stands for.
-    fn stand(&mut self, rank: usize, event: &Arc<Logged>, costs: &Costs) {
+    fn stand(&mut self, rank: usize, event: &Arc<LoggedEvent>, costs: &EventCosts) {
         let tools = if rank == TOOLS { event.event.fact.parts().len() } else { 0 };
         let overhead = self.meter.overhead();
         let fixed = costs.whole + overhead.message + overhead.around_tools(tools);
@@ -175,11 +175,11 @@ impl Context {
             let segment = &mut self.segments[index];
             self.total = less(self.total, segment.tokens()) + fixed;
             segment.events.insert(event.id.seq);
-            segment.body = Body::Prefix(Arc::clone(event));
+            segment.body = SegmentBody::Prefix(Arc::clone(event));
             segment.fixed = fixed;
         } else {
             self.growth.standing[rank] = true;
-            self.push(event.id.seq, SeqSet::one(event.id.seq), Body::Prefix(Arc::clone(event)), fixed);
+            self.push(event.id.seq, SeqSet::one(event.id.seq), SegmentBody::Prefix(Arc::clone(event)), fixed);
             self.segments[index..].rotate_right(1);
             self.segments[index].turn = 0;
             self.growth.prefix += 1;
@@ -187,23 +187,23 @@ impl Context {
     }
 
     /// Returns true if the segment at `index` says the same as an event that takes its place.
-    fn says_the_same(&self, rank: usize, index: usize, event: &Logged) -> bool {
+    fn says_the_same(&self, rank: usize, index: usize, event: &LoggedEvent) -> bool {
         self.growth.standing[rank]
-            && matches!(&self.segments[index].body, Body::Prefix(old) if old.event.fact == event.event.fact)
+            && matches!(&self.segments[index].body, SegmentBody::Prefix(old) if old.event.fact == event.event.fact)
     }
 
-    fn instruct(&mut self, event: &Arc<Logged>, costs: &Costs) {
+    fn instruct(&mut self, event: &Arc<LoggedEvent>, costs: &EventCosts) {
         let seq = event.id.seq;
         let fixed = costs.whole + self.meter.overhead().message;
         if self.growth.begun {
             self.ask();
-            self.push(seq, SeqSet::one(seq), Body::Instruction(Arc::clone(event)), fixed);
+            self.push(seq, SeqSet::one(seq), SegmentBody::Instruction(Arc::clone(event)), fixed);
             let standing = self.standing_of(event);
             if let Some(instruction) = self.segments.last_mut() {
                 instruction.standing = standing;
             }
         } else {
-            self.push(seq, SeqSet::one(seq), Body::Prefix(Arc::clone(event)), fixed);
+            self.push(seq, SeqSet::one(seq), SegmentBody::Prefix(Arc::clone(event)), fixed);
             self.growth.prefix += 1;
         }
     }
@@ -214,11 +214,11 @@ impl Context {
         self.growth.turns.ask();
     }
 
-    fn user(&mut self, event: &Arc<Logged>, costs: Costs, fidelity: Fidelity) {
-        let Costs { parts: counts, beside_parts, beside, .. } = costs;
+    fn user(&mut self, event: &Arc<LoggedEvent>, costs: EventCosts, fidelity: Fidelity) {
+        let EventCosts { parts: counts, beside_parts, beside, .. } = costs;
         let beside = beside_parts.into_iter().sum::<Tokens>() + beside;
         let (seq, fixed) = (event.id.seq, self.meter.overhead().message + beside);
-        let body = Body::User { event: Arc::clone(event), content: Content::AsSent };
+        let body = SegmentBody::User { event: Arc::clone(event), content: SegmentContent::AsSent };
         self.push(seq, SeqSet::one(seq), body, fixed);
         // Text that a hook adds is the program's own, which decides itself how long it holds.
         let standing = if fidelity == Fidelity::Injected { None } else { self.standing_of(event) };
@@ -231,22 +231,33 @@ impl Context {
         }
     }
 
-    fn answer(&mut self, event: &Arc<Logged>, answer: Option<&AnswerId>, parts: &[Part], costs: &Costs) {
+    fn answer(
+        &mut self,
+        event: &Arc<LoggedEvent>,
+        answer: Option<&AnswerId>,
+        parts: &[ContentPart],
+        costs: &EventCosts,
+    ) {
         let seq = event.id.seq;
         self.growth.turns.answer(answer);
         self.growth.blocks.answered = true;
         let overhead = *self.meter.overhead();
-        let stand_in = self.meter.text(UNANSWERED);
+        let stand_in = self.meter.text(UNANSWERED_TEXT);
         let counts = costs.parts.iter().zip(&costs.beside_parts).map(|(part, beside)| *part + *beside);
         for (part, (shown, tokens)) in parts.iter().zip(counts).enumerate() {
             let event = Arc::clone(event);
-            if let Part::ToolCall(call) = shown {
+            if let ContentPart::ToolCall(call) = shown {
                 self.growth.open.open(&call.id, seq, part);
                 let wrapping = overhead.call + overhead.call + overhead.message + overhead.message;
-                let body = Body::Exchange { event, part, outcome: Shown::Unanswered };
+                let body = SegmentBody::Exchange { event, part, outcome: VisibleOutcome::Unanswered };
                 self.push(seq, SeqSet::one(seq), body, tokens + wrapping + stand_in);
             } else {
-                self.push(seq, SeqSet::one(seq), Body::Answer { event, part }, tokens + overhead.message);
+                self.push(
+                    seq,
+                    SeqSet::one(seq),
+                    SegmentBody::Answer { event, part },
+                    tokens + overhead.message,
+                );
             }
         }
         if parts.is_empty() {
@@ -255,7 +266,7 @@ impl Context {
     }
 
     /// Gives each result to its call. Results that no open call asked for are history and never shown.
-    fn outcomes(&mut self, event: &Arc<Logged>, costs: &Costs) {
+    fn outcomes(&mut self, event: &Arc<LoggedEvent>, costs: &EventCosts) {
         let seq = event.id.seq;
         let results = event.event.fact.results();
         for (index, (result, counts)) in results.iter().zip(&costs.results).enumerate() {
@@ -269,24 +280,34 @@ impl Context {
         }
     }
 
-    fn answer_call(&mut self, (at, part): (Seq, usize), event: &Arc<Logged>, index: usize, costs: &Costs) {
+    fn answer_call(
+        &mut self,
+        (at, part): (Seq, usize),
+        event: &Arc<LoggedEvent>,
+        index: usize,
+        costs: &EventCosts,
+    ) {
         let seq = event.id.seq;
         let counts = costs.results.get(index).cloned().unwrap_or_default();
         let beside = costs.beside_results.get(index).copied().unwrap_or_default();
         let content: Tokens = counts.iter().copied().sum();
-        let stand_in = self.meter.text(UNANSWERED);
-        let found = self.find(Key::of_part(at, part));
+        let stand_in = self.meter.text(UNANSWERED_TEXT);
+        let found = self.find(SegmentKey::of_part(at, part));
         self.disturbed |= at <= self.sent;
         match found.map(|found| &mut self.segments[found]) {
             Some(Segment {
-                body: Body::Exchange { outcome, .. },
+                body: SegmentBody::Exchange { outcome, .. },
                 events,
                 fixed,
                 counts: shown,
                 content: sum,
                 ..
-            }) if matches!(outcome, Shown::Unanswered) => {
-                *outcome = Shown::Returned { event: Arc::clone(event), index, content: Content::AsSent };
+            }) if matches!(outcome, VisibleOutcome::Unanswered) => {
+                *outcome = VisibleOutcome::Returned {
+                    event: Arc::clone(event),
+                    index,
+                    content: SegmentContent::AsSent,
+                };
                 events.insert(seq);
                 *fixed = less(*fixed, stand_in) + beside;
                 *shown = counts;
@@ -294,22 +315,22 @@ impl Context {
                 self.total = less(self.total, stand_in) + content + beside;
             }
             // The call was folded in the meantime: the segment in its place stands for its result too.
-            Some(segment) if segment.stands_for().contains(at) => segment.stand_for(seq),
+            Some(segment) if segment.stands_for().contains(at) => segment.include_event(seq),
             _ => self.elide(&SeqSet::one(seq), "late", content),
         }
     }
 
     /// The segment at a place, or the last before it.
-    fn find(&self, key: Key) -> Option<usize> {
+    fn find(&self, key: SegmentKey) -> Option<usize> {
         let prefix = self.growth.prefix;
         let after = self.segments[prefix..].partition_point(|segment| segment.key <= key);
         after.checked_sub(1).map(|index| prefix + index)
     }
 
-    fn push(&mut self, place: Seq, events: SeqSet, body: Body, fixed: Tokens) {
+    fn push(&mut self, place: Seq, events: SeqSet, body: SegmentBody, fixed: Tokens) {
         self.total += fixed;
         self.segments.push(Segment {
-            key: Key::of(place, &body),
+            key: SegmentKey::of(place, &body),
             events,
             turn: self.growth.turns.newest,
             body,
@@ -325,7 +346,7 @@ impl Context {
 }
 
 /// Returns true if an event is ever sent to a provider.
-pub(crate) fn is_rendered(event: &Logged) -> bool {
+pub(crate) fn is_rendered(event: &LoggedEvent) -> bool {
     match &event.event.fact {
         Fact::Instructed { .. }
         | Fact::UserSaid { .. }
@@ -349,19 +370,19 @@ const SETTINGS: usize = 0;
 const TOOLS: usize = 1;
 
 /// Place in the prefix of an instruction that holds until the next of its kind.
-fn standing_rank(what: Instruction) -> Option<usize> {
+fn standing_rank(what: InstructionKind) -> Option<usize> {
     match what {
-        Instruction::Settings => Some(SETTINGS),
-        Instruction::Tools => Some(TOOLS),
-        Instruction::System => Some(2),
-        Instruction::Message | Instruction::Project => None,
+        InstructionKind::Settings => Some(SETTINGS),
+        InstructionKind::Tools => Some(TOOLS),
+        InstructionKind::System => Some(2),
+        InstructionKind::Message | InstructionKind::Project => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::{
-        context::{Context, Edit, Extended, Folded, Names},
+        context::{Context, EventNaming, ExtendOutcome, FoldedTotals, SegmentEdit},
         notation::{context, meter, read, show},
         tokens::Tokens,
     };
@@ -377,9 +398,9 @@ assistant: Waiting.
     fn late(mut reduced: Context) -> String {
         let events = read(&format!("{CALLS}result a: at last"));
         let last = events.last().unwrap();
-        assert_eq!(reduced.extend(last, None), Extended::Grown);
-        assert_eq!(reduced.extend(last, None), Extended::Known);
-        assert_eq!(reduced.fault(), None);
+        assert_eq!(reduced.extend(last, None), ExtendOutcome::Grown);
+        assert_eq!(reduced.extend(last, None), ExtendOutcome::Known);
+        assert_eq!(reduced.find_inconsistency(), None);
         show(&reduced)
     }
 
@@ -396,8 +417,8 @@ assistant: Waiting.
 
     #[test]
     fn a_late_result_of_a_folded_call_belongs_to_the_note() {
-        let folded =
-            context(CALLS).fold("test", std::slice::from_ref(&(1..3)), |_: &Folded| "[gone]".to_owned());
+        let folded = context(CALLS)
+            .fold("test", std::slice::from_ref(&(1..3)), |_: &FoldedTotals| "[gone]".to_owned());
         insta::assert_snapshot!(late(folded), @r"
         user        1       verbatim      1  Go.
         note        2-3, 5  summary       1 by test  [gone]
@@ -408,8 +429,8 @@ assistant: Waiting.
 
     #[test]
     fn a_late_result_of_a_call_that_was_left_out_is_left_out() {
-        let dropped =
-            context(CALLS).edit("test", |index, _| if index == 1 { Edit::Drop } else { Edit::Keep });
+        let dropped = context(CALLS)
+            .edit("test", |index, _| if index == 1 { SegmentEdit::Drop } else { SegmentEdit::Keep });
         insta::assert_snapshot!(late(dropped), @r"
         user        1       verbatim      1  Go.
         user        3       verbatim      1  Wait.
@@ -424,8 +445,8 @@ assistant: Waiting.
     fn counts_of_the_log_are_taken_and_wrong_ones_are_not() {
         let events = read("user: one two three");
         let tokens = |pieces: Option<&[Tokens]>| {
-            let mut context = Context::new(meter(), Names::Messages);
-            assert_eq!(context.extend(&events[0], pieces), Extended::Grown);
+            let mut context = Context::new(meter(), EventNaming::Messages);
+            assert_eq!(context.extend(&events[0], pieces), ExtendOutcome::Grown);
             context.tokens()
         };
         assert_eq!(tokens(Some(&[Tokens(7)])), Tokens(7));
@@ -455,7 +476,7 @@ assistant: Waiting.
         let events = read("user: Go.\ncompacted through 1: Gone.\n");
         let mut context = context("user: Go.");
         let before = show(&context);
-        assert_eq!(context.extend(&events[1], None), Extended::Moved);
+        assert_eq!(context.extend(&events[1], None), ExtendOutcome::Moved);
         assert_eq!(show(&context), before);
     }
 }

@@ -2,46 +2,46 @@
 //!
 //! Segments are finer than messages: an answer is several, and a result stands with its call.
 //! [`Context::messages`] puts them together again in an order that every provider takes: an answer, then all
-//! results of its calls, then the next message. Untouched content is recognisable by [`Fragment::is_whole`],
-//! [`Returned::is_whole`] and [`Content::AsSent`], and can leave with the very bytes it came with.
+//! results of its calls, then the next message. Untouched content is recognisable by [`AnswerFragment::is_whole`],
+//! [`ToolResultsMessage::is_whole`] and [`SegmentContent::AsSent`], and can leave with the very bytes it came with.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    context::{Body, Content, Context, Note, Segment, Shown},
-    event::{Compaction, Fact, Logged, Part, ToolCall, ToolResult},
+    context::{Context, ContextNote, Segment, SegmentBody, SegmentContent, VisibleOutcome},
+    event::{Compaction, ContentPart, Fact, LoggedEvent, ToolCall, ToolResult},
     id::AnswerId,
 };
 
 /// A message of a context.
 #[derive(Clone, Debug)]
-pub enum Message<'a> {
+pub enum ContextMessage<'a> {
     /// An instruction, whole: of the prefix if the segment [says so](Segment::is_prefix), else where it stands.
     Instruction {
         /// The segment.
         segment: &'a Segment,
         /// The event.
-        event: &'a Arc<Logged>,
+        event: &'a Arc<LoggedEvent>,
     },
     /// A user's message, an injected text, or a text from beside tool results that are no longer next to it.
     User {
         /// The segment.
         segment: &'a Segment,
         /// The event.
-        event: &'a Arc<Logged>,
+        event: &'a Arc<LoggedEvent>,
         /// Content that is shown of it.
-        content: &'a Content,
+        content: &'a SegmentContent,
     },
-    /// An answer of the model. If it makes calls, the [`Returned`] that follow it answer each of them once.
-    Answer(Answer<'a>),
+    /// An answer of the model. If it makes calls, the [`ToolResultsMessage`] that follow it answer each of them once.
+    Answer(AnswerMessage<'a>),
     /// Results of the calls of the answer before.
-    Returned(Returned<'a>),
+    Returned(ToolResultsMessage<'a>),
     /// Something unknown, whole.
     Carried {
         /// The segment.
         segment: &'a Segment,
         /// The event.
-        event: &'a Arc<Logged>,
+        event: &'a Arc<LoggedEvent>,
     },
     /// The summary of the compaction the context stands on. It goes out as a user message, as an answer to a question of
     /// the user's, or, if only its provider can read it, as the event's raw form.
@@ -49,7 +49,7 @@ pub enum Message<'a> {
         /// The segment.
         segment: &'a Segment,
         /// The event.
-        event: &'a Arc<Logged>,
+        event: &'a Arc<LoggedEvent>,
         /// Compaction with the text of the summary.
         compaction: &'a Compaction,
     },
@@ -58,136 +58,140 @@ pub enum Message<'a> {
         /// The segment.
         segment: &'a Segment,
         /// The note with its text.
-        note: &'a Note,
+        note: &'a ContextNote,
     },
 }
 
 /// One answer of the model, in the fragments it was logged in.
 #[derive(Clone, Debug)]
-pub struct Answer<'a> {
+pub struct AnswerMessage<'a> {
     /// At least one, in order, each of another event.
-    pub fragments: Vec<Fragment<'a>>,
+    pub fragments: Vec<AnswerFragment<'a>>,
 }
 
 /// Content that is shown of one event of an answer.
 #[derive(Clone, Debug)]
-pub struct Fragment<'a> {
+pub struct AnswerFragment<'a> {
     /// The event.
-    pub event: &'a Arc<Logged>,
+    pub event: &'a Arc<LoggedEvent>,
     /// The shown parts, by their places in the event, in order.
     pub parts: Vec<(usize, &'a Segment)>,
 }
 
 /// Results of some calls, as one message that was sent, or without one.
 #[derive(Clone, Debug)]
-pub struct Returned<'a> {
+pub struct ToolResultsMessage<'a> {
     /// The message that carried the results; `None` for calls that were never answered.
-    pub event: Option<&'a Arc<Logged>>,
+    pub event: Option<&'a Arc<LoggedEvent>>,
     /// The outcomes in the order they were sent, or for unanswered calls in the order of the calls.
-    pub outcomes: Vec<Outcome<'a>>,
+    pub outcomes: Vec<ShownCall<'a>>,
     /// Content of the same message beside them, if it is shown.
-    pub beside: Option<(&'a Segment, &'a Content)>,
+    pub beside: Option<(&'a Segment, &'a SegmentContent)>,
 }
 
 /// A call and the part of its outcome that is shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome<'a> {
+pub struct ShownCall<'a> {
     /// The segment of the exchange.
     pub segment: &'a Segment,
     /// The event that made the call.
-    pub caller: &'a Arc<Logged>,
+    pub caller: &'a Arc<LoggedEvent>,
     /// Index of the call among the event's parts.
     pub part: usize,
     /// Outcome as it is shown.
-    pub shown: &'a Shown,
+    pub shown: &'a VisibleOutcome,
 }
 
 impl Context {
     /// The context as messages, in the order they are sent.
     ///
     /// ```
-    /// use epitome_core::context::{Context, Message};
+    /// use epitome_core::context::{Context, ContextMessage};
     ///
     /// /// What each message is, one word a message.
     /// fn outline(context: &Context) -> Vec<&'static str> {
     ///     let word = |message| match message {
-    ///         Message::Instruction { .. } => "instruction",
-    ///         Message::User { .. } => "user",
-    ///         Message::Answer(answer) if answer.fragments.iter().all(|fragment| fragment.is_whole()) => "answer",
-    ///         Message::Answer(_) => "part of an answer",
-    ///         Message::Returned(returned) if returned.is_whole() => "results",
-    ///         Message::Returned(_) => "results, changed or missing",
-    ///         Message::Carried { .. } => "unknown",
-    ///         Message::Summary { .. } | Message::Note { .. } => "about what is not shown",
+    ///         ContextMessage::Instruction { .. } => "instruction",
+    ///         ContextMessage::User { .. } => "user",
+    ///         ContextMessage::Answer(answer) if answer.fragments.iter().all(|part| part.is_whole()) => "answer",
+    ///         ContextMessage::Answer(_) => "part of an answer",
+    ///         ContextMessage::Returned(returned) if returned.is_whole() => "results",
+    ///         ContextMessage::Returned(_) => "results, changed or missing",
+    ///         ContextMessage::Carried { .. } => "unknown",
+    ///         ContextMessage::Summary { .. } | ContextMessage::Note { .. } => "about what is not shown",
     ///     };
     ///     context.messages().map(word).collect()
     /// }
     /// ```
-    pub fn messages(&self) -> Messages<'_> {
-        Messages { segments: self.segments(), ready: VecDeque::new() }
+    pub fn messages(&self) -> MessageIter<'_> {
+        MessageIter { segments: self.segments(), ready: VecDeque::new() }
     }
 }
 
 /// Walks a context as messages.
 #[derive(Clone, Debug)]
-pub struct Messages<'a> {
+pub struct MessageIter<'a> {
     segments: &'a [Segment],
-    ready: VecDeque<Message<'a>>,
+    ready: VecDeque<ContextMessage<'a>>,
 }
 
-impl<'a> Iterator for Messages<'a> {
-    type Item = Message<'a>;
+impl<'a> Iterator for MessageIter<'a> {
+    type Item = ContextMessage<'a>;
 
-    fn next(&mut self) -> Option<Message<'a>> {
+    fn next(&mut self) -> Option<ContextMessage<'a>> {
         if let Some(message) = self.ready.pop_front() {
             return Some(message);
         }
         let (segment, rest) = self.segments.split_first()?;
         let message = match &segment.body {
-            Body::Answer { .. } | Body::Exchange { .. } => return Some(self.answer()),
-            Body::Prefix(event) | Body::Instruction(event) => Message::Instruction { segment, event },
-            Body::User { event, content } => Message::User { segment, event, content },
-            Body::Carried(event) => Message::Carried { segment, event },
-            Body::Summary(event) => match &event.event.fact {
-                Fact::Compacted(compaction) => Message::Summary { segment, event, compaction },
-                _ => Message::Carried { segment, event },
+            SegmentBody::Answer { .. } | SegmentBody::Exchange { .. } => return Some(self.answer()),
+            SegmentBody::Prefix(event) | SegmentBody::Instruction(event) => {
+                ContextMessage::Instruction { segment, event }
+            }
+            SegmentBody::User { event, content } => ContextMessage::User { segment, event, content },
+            SegmentBody::Carried(event) => ContextMessage::Carried { segment, event },
+            SegmentBody::Summary(event) => match &event.event.fact {
+                Fact::Compacted(compaction) => ContextMessage::Summary { segment, event, compaction },
+                _ => ContextMessage::Carried { segment, event },
             },
-            Body::Note(note) => Message::Note { segment, note },
+            SegmentBody::Note(note) => ContextMessage::Note { segment, note },
         };
         self.segments = rest;
         Some(message)
     }
 }
 
-impl<'a> Messages<'a> {
+impl<'a> MessageIter<'a> {
     /// Takes the segments of one answer; the results of its calls are made ready to follow it.
-    fn answer(&mut self) -> Message<'a> {
-        let mut answer = Answer { fragments: Vec::new() };
+    fn answer(&mut self) -> ContextMessage<'a> {
+        let mut answer = AnswerMessage { fragments: Vec::new() };
         let mut outcomes = Vec::new();
         while let Some((segment, rest)) = self.segments.split_first() {
-            let (Body::Answer { event, part } | Body::Exchange { event, part, .. }) = &segment.body else {
+            let (SegmentBody::Answer { event, part } | SegmentBody::Exchange { event, part, .. }) =
+                &segment.body
+            else {
                 break;
             };
             match answer.fragments.last_mut() {
                 Some(last) if last.event.id == event.id => last.parts.push((*part, segment)),
                 Some(last) if !is_same_answer(last.event, event) => break,
-                _ => answer.fragments.push(Fragment { event, parts: vec![(*part, segment)] }),
+                _ => answer.fragments.push(AnswerFragment { event, parts: vec![(*part, segment)] }),
             }
-            if let Body::Exchange { outcome, .. } = &segment.body {
-                outcomes.push(Outcome { segment, caller: event, part: *part, shown: outcome });
+            if let SegmentBody::Exchange { outcome, .. } = &segment.body {
+                outcomes.push(ShownCall { segment, caller: event, part: *part, shown: outcome });
             }
             self.segments = rest;
         }
         let mut returned = returned(outcomes);
         self.beside(&mut returned);
-        self.ready.extend(returned.into_iter().map(Message::Returned));
-        Message::Answer(answer)
+        self.ready.extend(returned.into_iter().map(ContextMessage::Returned));
+        ContextMessage::Answer(answer)
     }
 
     /// Sends content from beside the results along with the messages that carry them.
-    fn beside(&mut self, returned: &mut [Returned<'a>]) {
+    fn beside(&mut self, returned: &mut [ToolResultsMessage<'a>]) {
         while let Some((segment, rest)) = self.segments.split_first() {
-            let Body::User { event, content } = &segment.body else { break };
+            let SegmentBody::User { event, content } = &segment.body else { break };
             let at =
                 returned.partition_point(|one| one.event.is_some_and(|other| other.id.seq < event.id.seq));
             let Some(one) = returned.get_mut(at) else { break };
@@ -201,26 +205,26 @@ impl<'a> Messages<'a> {
 }
 
 /// Outcomes by the message they came in, in the order these were sent; those that never came are last.
-fn returned(mut outcomes: Vec<Outcome<'_>>) -> Vec<Returned<'_>> {
+fn returned(mut outcomes: Vec<ShownCall<'_>>) -> Vec<ToolResultsMessage<'_>> {
     // The sort is stable, so that unanswered calls keep their order.
     outcomes.sort_by_key(|outcome| match outcome.shown {
-        Shown::Returned { event, index, .. } => (false, event.id.seq, *index),
-        Shown::Unanswered => (true, outcome.caller.id.seq, outcome.part),
+        VisibleOutcome::Returned { event, index, .. } => (false, event.id.seq, *index),
+        VisibleOutcome::Unanswered => (true, outcome.caller.id.seq, outcome.part),
     });
-    let mut returned: Vec<Returned<'_>> = Vec::new();
+    let mut returned: Vec<ToolResultsMessage<'_>> = Vec::new();
     for outcome in outcomes {
         let event = outcome.event();
         match returned.last_mut() {
             Some(last) if last.event.map(|event| event.id) == event.map(|event| event.id) => {
                 last.outcomes.push(outcome);
             }
-            _ => returned.push(Returned { event, outcomes: vec![outcome], beside: None }),
+            _ => returned.push(ToolResultsMessage { event, outcomes: vec![outcome], beside: None }),
         }
     }
     returned
 }
 
-fn is_same_answer(one: &Logged, other: &Logged) -> bool {
+fn is_same_answer(one: &LoggedEvent, other: &LoggedEvent) -> bool {
     answer_id(&one.event.fact).is_some() && answer_id(&one.event.fact) == answer_id(&other.event.fact)
 }
 
@@ -231,22 +235,22 @@ fn answer_id(fact: &Fact) -> Option<&AnswerId> {
     }
 }
 
-impl<'a> Answer<'a> {
+impl<'a> AnswerMessage<'a> {
     /// Everything it shows, in order, fragment by fragment.
-    pub fn parts(&self) -> impl Iterator<Item = &'a Part> {
-        self.fragments.iter().flat_map(Fragment::shown)
+    pub fn parts(&self) -> impl Iterator<Item = &'a ContentPart> {
+        self.fragments.iter().flat_map(AnswerFragment::shown)
     }
 
     /// The calls it makes, in order.
     pub fn calls(&self) -> impl Iterator<Item = &'a ToolCall> {
         self.parts().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
+            ContentPart::ToolCall(call) => Some(call),
             _ => None,
         })
     }
 }
 
-impl<'a> Fragment<'a> {
+impl<'a> AnswerFragment<'a> {
     /// Returns true if all of the event is shown, so that its raw form says the same.
     pub fn is_whole(&self) -> bool {
         // The places come in order and each once, so that as many as there are parts are all of them.
@@ -254,54 +258,54 @@ impl<'a> Fragment<'a> {
     }
 
     /// The parts it shows.
-    pub fn shown(&self) -> impl Iterator<Item = &'a Part> + use<'a> {
+    pub fn shown(&self) -> impl Iterator<Item = &'a ContentPart> + use<'a> {
         let event = self.event;
         let places: Vec<usize> = self.parts.iter().map(|(place, _)| *place).collect();
         places.into_iter().filter_map(move |place| event.event.fact.parts().get(place))
     }
 }
 
-impl Returned<'_> {
+impl ToolResultsMessage<'_> {
     /// Returns true if the message is shown as it was sent: every result, in order, untouched, and the
     /// content beside them.
     pub fn is_whole(&self) -> bool {
         let Some(event) = self.event else { return false };
         let said = !event.event.fact.parts().is_empty();
         let beside = match self.beside {
-            Some((_, content)) => *content == Content::AsSent,
+            Some((_, content)) => *content == SegmentContent::AsSent,
             None => !said,
         };
         beside
             && self.outcomes.len() == event.event.fact.results().len()
-            && self.outcomes.iter().all(Outcome::is_as_sent)
+            && self.outcomes.iter().all(ShownCall::is_as_sent)
     }
 }
 
-impl<'a> Outcome<'a> {
+impl<'a> ShownCall<'a> {
     /// The call.
     pub fn call(&self) -> Option<&'a ToolCall> {
         self.segment.call()
     }
 
     /// The event that carries the result.
-    pub fn event(&self) -> Option<&'a Arc<Logged>> {
+    pub fn event(&self) -> Option<&'a Arc<LoggedEvent>> {
         match self.shown {
-            Shown::Returned { event, .. } => Some(event),
-            Shown::Unanswered => None,
+            VisibleOutcome::Returned { event, .. } => Some(event),
+            VisibleOutcome::Unanswered => None,
         }
     }
 
     /// The result as it was sent.
     pub fn result(&self) -> Option<&'a ToolResult> {
         match self.shown {
-            Shown::Returned { event, index, .. } => event.event.fact.results().get(*index),
-            Shown::Unanswered => None,
+            VisibleOutcome::Returned { event, index, .. } => event.event.fact.results().get(*index),
+            VisibleOutcome::Unanswered => None,
         }
     }
 
     /// Returns true if the result is shown as it was sent.
     pub fn is_as_sent(&self) -> bool {
-        matches!(self.shown, Shown::Returned { content: Content::AsSent, .. })
+        matches!(self.shown, VisibleOutcome::Returned { content: SegmentContent::AsSent, .. })
     }
 }
 
@@ -309,38 +313,38 @@ impl<'a> Outcome<'a> {
 mod tests {
     use super::*;
     use crate::{
-        context::{Edit, Fidelity},
+        context::{Fidelity, SegmentEdit},
         notation::context,
     };
 
     /// A word a message: `5` is an event as it was, `5~` one of which something is missing or changed, `-` no event.
     fn outline(context: &Context) -> String {
         let mark = |whole: bool| if whole { "" } else { "~" };
-        let word = |message: Message<'_>| match message {
-            Message::Instruction { event, .. } => format!("instruction {}", event.id.seq),
-            Message::User { event, content, .. } => {
-                format!("user {}{}", event.id.seq, mark(*content == Content::AsSent))
+        let word = |message: ContextMessage<'_>| match message {
+            ContextMessage::Instruction { event, .. } => format!("instruction {}", event.id.seq),
+            ContextMessage::User { event, content, .. } => {
+                format!("user {}{}", event.id.seq, mark(*content == SegmentContent::AsSent))
             }
-            Message::Answer(answer) => {
+            ContextMessage::Answer(answer) => {
                 let fragments = answer.fragments.iter();
                 let events: Vec<String> =
                     fragments.map(|one| format!("{}{}", one.event.id.seq, mark(one.is_whole()))).collect();
                 format!("answer {}", events.join("+"))
             }
-            Message::Returned(returned) => {
+            ContextMessage::Returned(returned) => {
                 let event = returned.event.map_or("-".to_owned(), |event| event.id.seq.to_string());
                 let calls: Vec<&str> = returned
                     .outcomes
                     .iter()
-                    .filter_map(Outcome::call)
+                    .filter_map(ShownCall::call)
                     .map(|call| call.id.0.as_str())
                     .collect();
                 let beside = if returned.beside.is_some() { " beside" } else { "" };
                 format!("returned {event}{} {}{beside}", mark(returned.is_whole()), calls.join(" "))
             }
-            Message::Carried { event, .. } => format!("carried {}", event.id.seq),
-            Message::Summary { event, .. } => format!("summary {}", event.id.seq),
-            Message::Note { note, .. } => format!("note {}", note.folded.events),
+            ContextMessage::Carried { event, .. } => format!("carried {}", event.id.seq),
+            ContextMessage::Summary { event, .. } => format!("summary {}", event.id.seq),
+            ContextMessage::Note { note, .. } => format!("note {}", note.folded.events),
         };
         context.messages().map(word).collect::<Vec<_>>().join("\n")
     }
@@ -404,9 +408,9 @@ assistant: Calling.
 user: More?
 ";
         let touched = context(log).edit("test", |index, segment| match (index, segment.call()) {
-            (2, _) => Edit::Drop,
-            (_, Some(call)) if call.id.0 == "b" => Edit::line("gone".into(), Fidelity::Stub),
-            _ => Edit::Keep,
+            (2, _) => SegmentEdit::Drop,
+            (_, Some(call)) if call.id.0 == "b" => SegmentEdit::line("gone".into(), Fidelity::Stub),
+            _ => SegmentEdit::Keep,
         });
         insta::assert_snapshot!(outline(&touched), @r"
         user 1

@@ -3,36 +3,39 @@
 //! [`Context::extend`] appends events, [`Context::edit`] and [`Context::fold`] leave things out; no other
 //! method changes a context. Both of the latter keep the lineage, so that everything that is no longer shown
 //! stands in a note or in [`Context::elided`], and neither ever makes a context larger: a stub that is no
-//! smaller than the content it would replace is not used, and leaves no trace. Only [`Context::retell`], for
+//! smaller than the content it would replace is not used, and leaves no trace. Only [`Context::force_fold`], for
 //! content that the provider would refuse, ignores the cost. Their changes can be recorded, and made again by
 //! [`Context::redo`].
 
-mod calls;
+mod edit_log;
 mod essential;
-mod gap;
 mod grow;
-mod journal;
 mod message;
+mod open_calls;
 mod segment;
-mod standing;
-mod turns;
+mod standing_index;
+mod turn_count;
+mod unread_gap;
 
 use std::{ops::Range, sync::Arc};
 
 use serde::Serialize;
 
-pub(crate) use self::{calls::OpenCalls, grow::is_rendered};
 pub use self::{
-    essential::Essential,
-    gap::Gap,
-    grow::Extended,
-    journal::{Author, Change, Guard, Recorded},
-    message::{Answer, Fragment, Message, Messages, Outcome, Returned},
-    segment::{Body, Content, Fidelity, Folded, Key, Note, Segment, Shown, Tier, UNANSWERED},
+    edit_log::{ContextChange, EditAuthor, RecordedChange, SentContentGuard},
+    essential::EssentialSegments,
+    grow::ExtendOutcome,
+    message::{AnswerFragment, AnswerMessage, ContextMessage, MessageIter, ShownCall, ToolResultsMessage},
+    segment::{
+        ContextNote, Fidelity, FoldedTotals, Segment, SegmentBody, SegmentContent, SegmentKey, Tier,
+        UNANSWERED_TEXT, VisibleOutcome,
+    },
+    unread_gap::UnreadGap,
 };
-use self::{grow::Growth, standing::Left};
+use self::{grow::GrowthState, standing_index::RemovalRemainder};
+pub(crate) use self::{grow::is_rendered, open_calls::OpenCalls};
 use crate::{
-    event::{Logged, Part},
+    event::{ContentPart, LoggedEvent},
     id::{Seq, ThreadId},
     meter::Meter,
     seq_set::SeqSet,
@@ -43,12 +46,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Context {
     segments: Vec<Segment>,
-    elided: Vec<Elision>,
+    elided: Vec<ElidedEvents>,
     total: Tokens,
-    changes: Changes,
-    growth: Growth,
+    changes: ChangeCounts,
+    growth: GrowthState,
     meter: Arc<Meter>,
-    names: Names,
+    names: EventNaming,
     /// The compaction it stands on.
     standing: Option<Seq>,
     /// The newest event when it was last sent.
@@ -58,23 +61,23 @@ pub struct Context {
     /// True while content that was sent may not be changed.
     guarded: bool,
     /// Changes since recording was requested; `None` while it is off.
-    journal: Option<Vec<Recorded>>,
+    journal: Option<Vec<RecordedChange>>,
 }
 
 /// Events that no segment shows or stands for any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Elision {
+pub struct ElidedEvents {
     /// The events. Of some of them another segment may still show a part.
     pub events: SeqSet,
     /// Author that left it out.
-    pub by: Author,
+    pub by: EditAuthor,
     /// Tokens of its original form as it was sent, regardless of later replacements.
     pub tokens: Tokens,
 }
 
 /// Number of changes of a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Changes {
+pub struct ChangeCounts {
     /// Segments that show something else than before.
     pub replaced: u64,
     /// Segments that are no longer shown by themselves.
@@ -83,13 +86,13 @@ pub struct Changes {
 
 /// Decision about a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Edit {
+pub enum SegmentEdit {
     /// Leave it.
     Keep,
     /// Show this instead of a user's message or a tool's result. Other segments cannot be replaced and stay.
     Replace {
         /// Parts to show.
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
         /// Fidelity of these parts.
         fidelity: Fidelity,
     },
@@ -97,16 +100,16 @@ pub enum Edit {
     Drop,
 }
 
-impl Edit {
+impl SegmentEdit {
     /// Shows one line instead.
     pub fn line(text: String, fidelity: Fidelity) -> Self {
-        Self::Replace { parts: vec![Part::Text { text }], fidelity }
+        Self::Replace { parts: vec![ContentPart::Text { text }], fidelity }
     }
 }
 
 /// Style in which stubs name the events they stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum EventNaming {
     /// By a handle into a log.
     Thread(ThreadId),
     /// Not at all: there is a log, but the model has no tool for reading it. People still name events by
@@ -118,7 +121,7 @@ pub enum Names {
     MessagesAfter(u64),
 }
 
-impl Names {
+impl EventNaming {
     /// Instruction for getting an event back.
     pub fn handle(self, seq: Seq) -> String {
         match self {
@@ -185,12 +188,12 @@ impl Names {
 
     /// The end of a line in a request about an event: `; recall 1b2c3d4e:57`, or an empty text where names
     /// are not shown.
-    pub fn behind(self, seq: Seq) -> String {
+    pub fn recall_suffix(self, seq: Seq) -> String {
         if self.are_shown() { format!("; {}", self.handle(seq)) } else { String::new() }
     }
 
     /// The same for several events.
-    pub fn behind_all(self, events: &SeqSet) -> String {
+    pub fn recall_suffix_all(self, events: &SeqSet) -> String {
         if self.are_shown() { format!("; {}", self.handles(events)) } else { String::new() }
     }
 
@@ -212,13 +215,13 @@ fn number(text: &str) -> (Option<u64>, &str) {
 
 impl Context {
     /// An empty context.
-    pub fn new(meter: Arc<Meter>, names: Names) -> Self {
+    pub fn new(meter: Arc<Meter>, names: EventNaming) -> Self {
         Self {
             segments: Vec::new(),
             elided: Vec::new(),
             total: meter.overhead().request,
-            changes: Changes::default(),
-            growth: Growth::default(),
+            changes: ChangeCounts::default(),
+            growth: GrowthState::default(),
             meter,
             names,
             standing: None,
@@ -235,7 +238,7 @@ impl Context {
     }
 
     /// Events without a segment of their own, in the order they were left out.
-    pub fn elided(&self) -> &[Elision] {
+    pub fn elided(&self) -> &[ElidedEvents] {
         &self.elided
     }
 
@@ -271,9 +274,9 @@ impl Context {
     }
 
     /// The compaction whose summary it shows.
-    pub fn summary(&self) -> Option<&Arc<Logged>> {
+    pub fn summary(&self) -> Option<&Arc<LoggedEvent>> {
         self.segments.iter().find_map(|segment| match &segment.body {
-            Body::Summary(event) => Some(event),
+            SegmentBody::Summary(event) => Some(event),
             _ => None,
         })
     }
@@ -296,7 +299,7 @@ impl Context {
     }
 
     /// Number of changes since it was made.
-    pub fn changes(&self) -> Changes {
+    pub fn changes(&self) -> ChangeCounts {
         self.changes
     }
 
@@ -306,12 +309,12 @@ impl Context {
     }
 
     /// Style in which stubs name the events they stand for.
-    pub fn names(&self) -> Names {
+    pub fn names(&self) -> EventNaming {
         self.names
     }
 
     /// Changes the style in which later stubs name events.
-    pub(crate) fn set_names(&mut self, names: Names) {
+    pub(crate) fn set_names(&mut self, names: EventNaming) {
         self.names = names;
     }
 
@@ -319,14 +322,18 @@ impl Context {
     pub fn has_recall_tool(&self) -> bool {
         let prefix = &self.segments[..self.growth.prefix];
         prefix.iter().any(|segment| match &segment.body {
-            Body::Prefix(event) => event.event.fact.has_recall_tool(),
+            SegmentBody::Prefix(event) => event.event.fact.has_recall_tool(),
             _ => false,
         })
     }
 
     /// Decides about each segment, given with its place. A decision without an effect leaves no trace, and a
     /// replacement that is not smaller has no effect.
-    pub fn edit(mut self, by: impl Into<Author>, mut decide: impl FnMut(usize, &Segment) -> Edit) -> Self {
+    pub fn edit(
+        mut self,
+        by: impl Into<EditAuthor>,
+        mut decide: impl FnMut(usize, &Segment) -> SegmentEdit,
+    ) -> Self {
         let by = by.into();
         let mut segments = std::mem::take(&mut self.segments);
         let mut index = 0;
@@ -335,18 +342,18 @@ impl Context {
             index += 1;
             let stays = segment.is_prefix() || self.is_guarded(segment);
             match decided {
-                Edit::Drop if !stays => {
-                    if self.leave_standing(&by, segment) == Left::Nothing {
-                        self.record(&by, || Change::Drop { at: segment.key });
+                SegmentEdit::Drop if !stays => {
+                    if self.leave_standing(&by, segment) == RemovalRemainder::Nothing {
+                        self.record(&by, || ContextChange::Drop { at: segment.key });
                         self.drop_one(&by, segment);
                         return false;
                     }
                 }
-                Edit::Replace { parts, fidelity } if !stays => {
+                SegmentEdit::Replace { parts, fidelity } if !stays => {
                     let parts = self.with_standing(segment, parts);
                     self.replace_one(&by, segment, parts, fidelity);
                 }
-                Edit::Keep | Edit::Drop | Edit::Replace { .. } => {}
+                SegmentEdit::Keep | SegmentEdit::Drop | SegmentEdit::Replace { .. } => {}
             }
             true
         });
@@ -354,13 +361,13 @@ impl Context {
         self
     }
 
-    fn drop_one(&mut self, by: &Author, segment: &Segment) {
+    fn drop_one(&mut self, by: &EditAuthor, segment: &Segment) {
         self.total = less(self.total, segment.tokens());
         self.changes.removed += 1;
-        self.elide(segment.stands_for(), by.clone(), segment.stood_for());
+        self.elide(segment.stands_for(), by.clone(), segment.represented_tokens());
     }
 
-    fn replaced_one(&mut self, by: &Author, segment: &mut Segment, before: Tokens) {
+    fn replaced_one(&mut self, by: &EditAuthor, segment: &mut Segment, before: Tokens) {
         segment.touched = Some(by.clone());
         self.changes.replaced += 1;
         self.total = less(self.total, before) + segment.tokens();
@@ -371,20 +378,20 @@ impl Context {
     /// prefix.
     pub fn fold(
         self,
-        by: impl Into<Author>,
+        by: impl Into<EditAuthor>,
         runs: &[Range<usize>],
-        words: impl Fn(&Folded) -> String,
+        words: impl Fn(&FoldedTotals) -> String,
     ) -> Self {
         self.fold_if(by, runs, words, |run, note| note < run)
     }
 
     /// The same regardless of the notes' cost, for segments that cannot stay as they are. Only this method
     /// may make a context larger.
-    pub fn retell(
+    pub fn force_fold(
         self,
-        by: impl Into<Author>,
+        by: impl Into<EditAuthor>,
         runs: &[Range<usize>],
-        words: impl Fn(&Folded) -> String,
+        words: impl Fn(&FoldedTotals) -> String,
     ) -> Self {
         self.fold_if(by, runs, words, |_, _| true)
     }
@@ -392,9 +399,9 @@ impl Context {
     /// Makes one note of each run for which the costs of the run and of its note justify it.
     fn fold_if(
         mut self,
-        by: impl Into<Author>,
+        by: impl Into<EditAuthor>,
         runs: &[Range<usize>],
-        words: impl Fn(&Folded) -> String,
+        words: impl Fn(&FoldedTotals) -> String,
         is_worth_it: impl Fn(Tokens, Tokens) -> bool,
     ) -> Self {
         let by = by.into();
@@ -420,17 +427,17 @@ impl Context {
 
     fn fold_one(
         &mut self,
-        by: &Author,
+        by: &EditAuthor,
         members: Vec<Segment>,
-        words: impl Fn(&Folded) -> String,
+        words: impl Fn(&FoldedTotals) -> String,
         is_worth_it: impl Fn(Tokens, Tokens) -> bool,
     ) {
-        let mut folded = Folded::default();
+        let mut folded = FoldedTotals::default();
         for member in &members {
             folded.add(member);
         }
-        let folded = self.settled(folded);
-        let note = Note { text: self.told(&words(&folded), &folded), folded };
+        let folded = self.with_standing_in_force(folded);
+        let note = ContextNote { text: self.note_text(&words(&folded), &folded), folded };
         let (fixed, content) = self.note_cost(&note.text);
         if !is_worth_it(members.iter().map(Segment::tokens).sum(), fixed + content) {
             self.segments.extend(members);
@@ -438,19 +445,33 @@ impl Context {
         }
         if let (Some(first), Some(last)) = (members.first(), members.last()) {
             let (first, last) = (first.key, last.key);
-            self.record(by, || Change::Fold { first, last, note: note.clone() });
+            self.record(by, || ContextChange::Fold { first, last, note: note.clone() });
             self.put_note(by, first, &members, note, SeqSet::default());
         }
     }
 
     /// Puts a note in place of segments that have been taken out; `late` came after it was written.
-    fn put_note(&mut self, by: &Author, key: Key, members: &[Segment], note: Note, late: SeqSet) {
+    fn put_note(
+        &mut self,
+        by: &EditAuthor,
+        key: SegmentKey,
+        members: &[Segment],
+        note: ContextNote,
+        late: SeqSet,
+    ) {
         let note = self.note_of(by, key, members, note, late);
         self.segments.push(note);
     }
 
     /// The note in place of segments that have been taken out.
-    fn note_of(&mut self, by: &Author, key: Key, members: &[Segment], note: Note, late: SeqSet) -> Segment {
+    fn note_of(
+        &mut self,
+        by: &EditAuthor,
+        key: SegmentKey,
+        members: &[Segment],
+        note: ContextNote,
+        late: SeqSet,
+    ) -> Segment {
         self.hold_carried(&note.folded.standing);
         let (fixed, content) = self.note_cost(&note.text);
         let before: Tokens = members.iter().map(Segment::tokens).sum();
@@ -460,7 +481,7 @@ impl Context {
             key,
             events: late,
             turn: members.first().map_or(note.folded.turns.start, |first| first.turn),
-            body: Body::Note(note),
+            body: SegmentBody::Note(note),
             fixed,
             counts: vec![content],
             content,
@@ -476,14 +497,14 @@ impl Context {
         (self.meter.overhead().message, self.meter.text(text))
     }
 
-    fn elide(&mut self, events: &SeqSet, by: impl Into<Author>, tokens: Tokens) {
+    fn elide(&mut self, events: &SeqSet, by: impl Into<EditAuthor>, tokens: Tokens) {
         let by = by.into();
         match self.elided.last_mut() {
             Some(last) if last.by == by => {
                 last.events.extend(events);
                 last.tokens += tokens;
             }
-            _ => self.elided.push(Elision { events: events.clone(), by, tokens }),
+            _ => self.elided.push(ElidedEvents { events: events.clone(), by, tokens }),
         }
     }
 
@@ -495,7 +516,7 @@ impl Context {
 
     /// First violated invariant, if any: the total is the sum, the prefix is first, segments are in order,
     /// and each stands for something. Always `None`; the driver asks in debug builds.
-    pub fn fault(&self) -> Option<String> {
+    pub fn find_inconsistency(&self) -> Option<String> {
         let sum: Tokens = self.segments.iter().map(Segment::tokens).sum();
         if sum + self.meter.overhead().request != self.total {
             return Some(format!("the segments cost {sum}, the context says {}", self.total));

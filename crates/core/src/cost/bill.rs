@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Charge;
+use super::CallCharge;
 use crate::{
     event::Usage,
-    profile::{Money, UnknownPrice},
+    profile::{Money, UnknownPriceError},
 };
 
 /// Usage and cost of a sequence of calls. The totals are the sums of the calls', rounding included.
@@ -18,12 +18,12 @@ pub struct Bill {
     /// Number of calls that missed part of the cache, by the name of the reason.
     pub misses: BTreeMap<&'static str, u64>,
     money: Money,
-    unknown: Option<UnknownPrice>,
+    unknown: Option<UnknownPriceError>,
 }
 
 impl Bill {
     /// Adds a call.
-    pub fn add(&mut self, charge: &Charge) {
+    pub fn add(&mut self, charge: &CallCharge) {
         self.calls += 1;
         let Usage { uncached, cache_read, cache_write, cache_write_hour, output } = charge.usage;
         self.usage.uncached += uncached;
@@ -43,13 +43,13 @@ impl Bill {
     }
 
     /// Total cost, unless the price of any call is unknown.
-    pub fn money(&self) -> Result<Money, UnknownPrice> {
+    pub fn money(&self) -> Result<Money, UnknownPriceError> {
         self.unknown.clone().map_or(Ok(self.money), Err)
     }
 }
 
-impl<'a> FromIterator<&'a Charge> for Bill {
-    fn from_iter<I: IntoIterator<Item = &'a Charge>>(charges: I) -> Self {
+impl<'a> FromIterator<&'a CallCharge> for Bill {
+    fn from_iter<I: IntoIterator<Item = &'a CallCharge>>(charges: I) -> Self {
         let mut bill = Self::default();
         charges.into_iter().for_each(|charge| bill.add(charge));
         bill

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    event::{Time, Usage},
-    profile::{CacheRules, Change, Prices, Profile, Profiles, Written},
+    event::{Timestamp, Usage},
+    profile::{CacheRules, CacheWriteMode, Profile, Profiles, RequestAspect, TokenPrices},
 };
 
 const MODEL: &str = "claude-sonnet-5";
@@ -26,8 +26,8 @@ fn anthropic() -> Profile {
     SMALL.clone()
 }
 
-fn cache(profile: &Profile, mode: Mode) -> Cache {
-    Cache::new(&profile.cache, &profile.prices, mode).unwrap()
+fn cache(profile: &Profile, mode: CacheAssumption) -> SimulatedCache {
+    SimulatedCache::new(&profile.cache, &profile.prices, mode).unwrap()
 }
 
 /// A block for each word: its text and its tokens, `T:` or `S:` before it for the layer, `!` after it for a breakpoint
@@ -35,9 +35,9 @@ fn cache(profile: &Profile, mode: Mode) -> Cache {
 fn prompt(words: &str) -> Prompt {
     let block = |word: &str| {
         let (layer, word) = match word.split_at_checked(2) {
-            Some(("T:", rest)) => (Layer::Tools, rest),
-            Some(("S:", rest)) => (Layer::System, rest),
-            _ => (Layer::Messages, word),
+            Some(("T:", rest)) => (CacheLayer::Tools, rest),
+            Some(("S:", rest)) => (CacheLayer::System, rest),
+            _ => (CacheLayer::Messages, word),
         };
         let breakpoint = match word.chars().filter(|letter| *letter == '!').count() {
             0 => None,
@@ -46,7 +46,7 @@ fn prompt(words: &str) -> Prompt {
         };
         let text: String = word.chars().filter(|letter| !"!~".contains(*letter)).collect();
         let tokens = text.chars().filter(char::is_ascii_digit).collect::<String>();
-        Block {
+        PromptBlock {
             layer,
             digest: Digest::of(text.as_bytes()),
             tokens: Tokens(tokens.parse().unwrap()),
@@ -57,27 +57,27 @@ fn prompt(words: &str) -> Prompt {
     Prompt { blocks: words.split_whitespace().map(block).collect() }
 }
 
-fn serve(cache: &mut Cache, seconds: i64, words: &str) -> Charge {
+fn serve(cache: &mut SimulatedCache, seconds: i64, words: &str) -> CallCharge {
     at(cache, seconds * 1_000, &prompt(words))
 }
 
-fn at(cache: &mut Cache, milliseconds: i64, prompt: &Prompt) -> Charge {
-    let settings = Settings::default();
-    let at = Time(milliseconds);
-    cache.serve(&Call { at, model: MODEL, prompt, settings: &settings, output: Tokens(0) })
+fn at(cache: &mut SimulatedCache, milliseconds: i64, prompt: &Prompt) -> CallCharge {
+    let settings = SettingDigests::default();
+    let at = Timestamp(milliseconds);
+    cache.serve(&SimulatedCall { at, model: MODEL, prompt, settings: &settings, output: Tokens(0) })
 }
 
 /// Tokens read, written and neither; then the reason for the miss.
 type Seen = (u64, u64, u64, Option<&'static str>);
 
-fn seen(charge: &Charge) -> Seen {
+fn seen(charge: &CallCharge) -> Seen {
     let Usage { uncached, cache_read, cache_write, .. } = charge.usage;
-    (cache_read.0, cache_write.0, uncached.0, charge.missed.map(Miss::name))
+    (cache_read.0, cache_write.0, uncached.0, charge.missed.map(CacheMiss::name))
 }
 
 /// Serves requests at given seconds in the provider's mode and compares the tokens read, written and neither.
 fn check(profile: &Profile, calls: &[(i64, &str, Seen)]) {
-    let mut cache = cache(profile, Mode::Breakpoints);
+    let mut cache = cache(profile, CacheAssumption::Breakpoints);
     for (number, (seconds, words, expected)) in calls.iter().enumerate() {
         assert_eq!(seen(&serve(&mut cache, *seconds, words)), *expected, "call {number}: {words}");
     }
@@ -111,27 +111,27 @@ fn one_changed_block_misses_from_there_on() {
             (3, "S:s100! a100! b100! c100!", (400, 0, 0, None)),
         ],
     );
-    let mut cache = cache(&anthropic(), Mode::Ideal);
+    let mut cache = cache(&anthropic(), CacheAssumption::Ideal);
     serve(&mut cache, 0, "T:t100 S:s100 a100 b100");
     let missed = serve(&mut cache, 0, "T:t100 S:s100 a100 x100").missed;
-    assert_eq!(missed, Some(Miss::Changed { block: 3, layer: Layer::Messages }));
+    assert_eq!(missed, Some(CacheMiss::Changed { block: 3, layer: CacheLayer::Messages }));
     let missed = serve(&mut cache, 0, "T:t100 S:y100 a100 x100").missed;
-    assert_eq!(missed, Some(Miss::Changed { block: 1, layer: Layer::System }));
+    assert_eq!(missed, Some(CacheMiss::Changed { block: 1, layer: CacheLayer::System }));
 }
 
 #[test]
 fn an_entry_lives_from_the_start_of_the_request_to_the_last_second_and_anew_when_read() {
     let words = "s200!";
-    for mode in [Mode::Ideal, Mode::Breakpoints] {
+    for mode in [CacheAssumption::Ideal, CacheAssumption::Breakpoints] {
         let mut cache = cache(&anthropic(), mode);
         let mut read = |milliseconds| {
             let charge = at(&mut cache, milliseconds, &prompt(words));
             (charge.usage.cache_read.0, charge.missed)
         };
-        assert_eq!(read(0), (0, Some(Miss::Cold)));
+        assert_eq!(read(0), (0, Some(CacheMiss::Cold)));
         assert_eq!(read(300_000), (200, None));
         assert_eq!(read(600_000), (200, None));
-        assert_eq!(read(900_001), (0, Some(Miss::Expired)));
+        assert_eq!(read(900_001), (0, Some(CacheMiss::Expired)));
         // A call that claims to be earlier than the latest does not read dead entries.
         assert_eq!(read(600_000), (200, None));
         assert_eq!(read(1_200_001), (200, None));
@@ -140,7 +140,7 @@ fn an_entry_lives_from_the_start_of_the_request_to_the_last_second_and_anew_when
 
 #[test]
 fn an_hour_is_priced_apart_and_outlives_five_minutes() {
-    let mut cache = cache(&anthropic(), Mode::Breakpoints);
+    let mut cache = cache(&anthropic(), CacheAssumption::Breakpoints);
     let first = serve(&mut cache, 0, "T:t100 S:s100!! a100!");
     assert_eq!((first.usage.cache_write, first.usage.cache_write_hour), (Tokens(300), Tokens(200)));
     // $2 a million: 200 at 2x, 100 at 1.25x.
@@ -170,7 +170,7 @@ fn a_prefix_below_the_minimum_is_not_kept() {
         ],
     );
     assert_eq!(
-        seen(&serve(&mut cache(&anthropic(), Mode::Ideal), 0, "S:s99")),
+        seen(&serve(&mut cache(&anthropic(), CacheAssumption::Ideal), 0, "S:s99")),
         (0, 0, 99, Some("below minimum"))
     );
 }
@@ -190,11 +190,11 @@ fn letters(number: usize) -> String {
 fn a_breakpoint_looks_back_over_twenty_positions_itself_counted() {
     let grown = |sign, count| format!("s100 {}z10!", run(0, count, sign));
     let check_reads = |second: &str, read: u64| {
-        let mut cache = cache(&anthropic(), Mode::Breakpoints);
+        let mut cache = cache(&anthropic(), CacheAssumption::Breakpoints);
         serve(&mut cache, 0, "s100!");
         let charge = serve(&mut cache, 1, second);
         assert_eq!(charge.usage.cache_read, Tokens(read), "{second}");
-        assert_eq!(charge.missed.map(Miss::name), (read == 0).then_some("no entry"), "{second}");
+        assert_eq!(charge.missed.map(CacheMiss::name), (read == 0).then_some("no entry"), "{second}");
     };
     check_reads(&grown("", 18), 100);
     check_reads(&grown("", 19), 0);
@@ -208,7 +208,7 @@ fn a_breakpoint_looks_back_over_twenty_positions_itself_counted() {
 
 #[test]
 fn of_too_many_breakpoints_the_last_ones_count() {
-    let mut cache = cache(&anthropic(), Mode::Breakpoints);
+    let mut cache = cache(&anthropic(), CacheAssumption::Breakpoints);
     let first = serve(&mut cache, 0, "a100! b100! c100! d100! e100! f100!");
     assert_eq!((seen(&first), first.ignored_breakpoints), ((0, 600, 0, Some("cold")), 2));
     // Behind the second block no entry was written.
@@ -219,47 +219,60 @@ fn of_too_many_breakpoints_the_last_ones_count() {
 
 #[test]
 fn a_change_invalidates_what_the_provider_says() {
-    let settings =
-        |change: Change, value: &str| Settings(BTreeMap::from([(change, Digest::of(value.as_bytes()))]));
+    let settings = |change: RequestAspect, value: &str| {
+        SettingDigests(BTreeMap::from([(change, Digest::of(value.as_bytes()))]))
+    };
     let words = prompt("T:t200! S:s100! a50!");
     let check = |name: &str,
-                 before: (&str, Settings),
-                 after: (&str, Settings),
+                 before: (&str, SettingDigests),
+                 after: (&str, SettingDigests),
                  read: u64,
-                 missed: Option<Miss>| {
+                 missed: Option<CacheMiss>| {
         let profile = profile(name);
-        for mode in [Mode::Ideal, Mode::Breakpoints] {
+        for mode in [CacheAssumption::Ideal, CacheAssumption::Breakpoints] {
             let mut rules = profile.cache.clone();
             rules.minimum_prefix = Some(Tokens(100));
-            let mut cache = Cache::new(&rules, &profile.prices, mode).unwrap();
-            let mut serve = |(model, settings): &(&str, Settings)| {
-                cache.serve(&Call { at: Time(0), model, prompt: &words, settings, output: Tokens(0) })
+            let mut cache = SimulatedCache::new(&rules, &profile.prices, mode).unwrap();
+            let mut serve = |(model, settings): &(&str, SettingDigests)| {
+                cache.serve(&SimulatedCall {
+                    at: Timestamp(0),
+                    model,
+                    prompt: &words,
+                    settings,
+                    output: Tokens(0),
+                })
             };
             serve(&before);
             let charge = serve(&after);
             assert_eq!((charge.usage.cache_read, charge.missed), (Tokens(read), missed), "{name} {mode:?}");
             assert_eq!(
                 serve(&before).usage.cache_read,
-                if name == "gpt-5" && mode == Mode::Breakpoints { Tokens(256) } else { Tokens(350) }
+                if name == "gpt-5" && mode == CacheAssumption::Breakpoints {
+                    Tokens(256)
+                } else {
+                    Tokens(350)
+                }
             );
         }
     };
-    let none = Settings::default;
+    let none = SettingDigests::default;
     let opus = "claude-opus-5";
-    check(opus, ("a", none()), ("b", none()), 0, Some(Miss::Model));
-    for change in [Change::ToolChoice, Change::Images, Change::Thinking, Change::Effort] {
+    check(opus, ("a", none()), ("b", none()), 0, Some(CacheMiss::Model));
+    for change in
+        [RequestAspect::ToolChoice, RequestAspect::Images, RequestAspect::Thinking, RequestAspect::Effort]
+    {
         let (auto, any) = (settings(change, "auto"), settings(change, "any"));
-        check(opus, ("a", auto.clone()), ("a", any), 300, Some(Miss::Setting(change)));
-        check(opus, ("a", none()), ("a", auto), 300, Some(Miss::Setting(change)));
+        check(opus, ("a", auto.clone()), ("a", any), 300, Some(CacheMiss::Setting(change)));
+        check(opus, ("a", none()), ("a", auto), 300, Some(CacheMiss::Setting(change)));
     }
-    let format = Change::Format;
+    let format = RequestAspect::Format;
     check(opus, ("a", settings(format, "x")), ("a", settings(format, "y")), 350, None);
     check(
         "gpt-5",
         ("a", settings(format, "x")),
         ("a", settings(format, "y")),
         0,
-        Some(Miss::Setting(format)),
+        Some(CacheMiss::Setting(format)),
     );
 }
 
@@ -293,7 +306,7 @@ fn an_automatic_cache_reads_the_longest_prefix_in_whole_units_and_asks_nothing_f
             (605, "s2000 a24 b500!!", (0, 0, 2_524, Some("changed"))),
         ],
     );
-    let mut cache = cache(&gpt, Mode::Breakpoints);
+    let mut cache = cache(&gpt, CacheAssumption::Breakpoints);
     let mut day = prompt("s2000 a24");
     day.blocks[0].breakpoint = Some(86_400);
     assert_eq!(at(&mut cache, 0, &day).usage.uncached, Tokens(2_024));
@@ -324,9 +337,10 @@ fn an_implicit_breakpoint_is_at_the_end_and_explicit_ones_add_to_it() {
 fn what_a_profile_does_not_know_is_said() {
     let check = |name: &str, field: &str| {
         let profile = profile(name);
-        let unknown = Cache::new(&profile.cache, &profile.prices, Mode::Breakpoints).unwrap_err();
+        let unknown =
+            SimulatedCache::new(&profile.cache, &profile.prices, CacheAssumption::Breakpoints).unwrap_err();
         assert_eq!(unknown.field, field, "{name}");
-        let mut cache = cache(&profile, Mode::Ideal);
+        let mut cache = cache(&profile, CacheAssumption::Ideal);
         serve(&mut cache, 0, "s5000 a100");
         assert_eq!(
             serve(&mut cache, 100_000_000, "s5000 a100 b100").usage.cache_read,
@@ -337,10 +351,11 @@ fn what_a_profile_does_not_know_is_said() {
     check("gemini-3.1-pro", "lifetimes");
     check("deepseek-v3.2", "minimum_prefix");
     insta::assert_snapshot!(
-        Cache::new(&CacheRules::default(), &Prices::default(), Mode::Breakpoints).unwrap_err(),
+        SimulatedCache::new(&CacheRules::default(), &TokenPrices::default(), CacheAssumption::Breakpoints).unwrap_err(),
         @"following the model's prompt cache: its profile does not say `cache.written`; give it in a profile of your own, or ask for the ideal cache"
     );
-    let mut cache = Cache::new(&CacheRules::default(), &Prices::default(), Mode::Ideal).unwrap();
+    let mut cache =
+        SimulatedCache::new(&CacheRules::default(), &TokenPrices::default(), CacheAssumption::Ideal).unwrap();
     let charge = serve(&mut cache, 0, "s500");
     assert_eq!((charge.usage.cache_write, charge.money.clone().unwrap_err().field), (Tokens(500), "input"));
     assert_eq!([&charge].into_iter().collect::<Bill>().money().unwrap_err().field, "input");
@@ -348,18 +363,18 @@ fn what_a_profile_does_not_know_is_said() {
 
 #[test]
 fn what_another_session_sent_is_read_and_is_no_call_of_this_one() {
-    let settings = Settings::default();
+    let settings = SettingDigests::default();
     let shared = prompt("S:s200!");
-    let mut cache = cache(&anthropic(), Mode::Breakpoints);
-    let warm = |at: i64, cache: &mut Cache| {
-        let call = Call {
-            at: Time(at * 1_000),
+    let mut cache = cache(&anthropic(), CacheAssumption::Breakpoints);
+    let warm = |at: i64, cache: &mut SimulatedCache| {
+        let call = SimulatedCall {
+            at: Timestamp(at * 1_000),
             model: MODEL,
             prompt: &shared,
             settings: &settings,
             output: Tokens(0),
         };
-        cache.warm(&call);
+        cache.serve_other_session(&call);
     };
     warm(0, &mut cache);
     assert_eq!(seen(&serve(&mut cache, 1, "S:s200! a50!")), (200, 50, 0, Some("cold")));
@@ -372,7 +387,7 @@ fn what_another_session_sent_is_read_and_is_no_call_of_this_one() {
 
 #[test]
 fn the_dead_are_swept_out() {
-    let mut cache = cache(&anthropic(), Mode::Ideal);
+    let mut cache = cache(&anthropic(), CacheAssumption::Ideal);
     for call in 0..2_000 {
         serve(&mut cache, call * 400, &format!("{}100 b100 c100", letters(usize::try_from(call).unwrap())));
     }
@@ -383,16 +398,16 @@ fn the_dead_are_swept_out() {
 struct Sent {
     pause: i64,
     prompt: Prompt,
-    settings: Settings,
+    settings: SettingDigests,
     model: &'static str,
     output: u64,
 }
 
 /// A block out of few, so that requests have something in common.
-fn any_block() -> impl Strategy<Value = Block> {
-    let layer = prop_oneof![1 => Just(Layer::Tools), 1 => Just(Layer::System), 4 => Just(Layer::Messages)];
+fn any_block() -> impl Strategy<Value = PromptBlock> {
+    let layer = prop_oneof![1 => Just(CacheLayer::Tools), 1 => Just(CacheLayer::System), 4 => Just(CacheLayer::Messages)];
     let breakpoint = prop_oneof![4 => Just(None), 4 => prop::sample::select(vec![Some(300), Some(3_600), Some(0), Some(u64::MAX)])];
-    (layer, 0..3_u8, any::<bool>(), breakpoint).prop_map(|(layer, text, tool, breakpoint)| Block {
+    (layer, 0..3_u8, any::<bool>(), breakpoint).prop_map(|(layer, text, tool, breakpoint)| PromptBlock {
         layer,
         digest: Digest::of(&[text]),
         tokens: Tokens([40, 90, 700][usize::from(text)]),
@@ -406,10 +421,10 @@ fn any_sent() -> impl Strategy<Value = Vec<Sent>> {
         prop_oneof![Just(1_000), Just(299_999), Just(300_001), Just(3_000_000), Just(-5), Just(i64::MAX)];
     let setting = prop::option::of((
         prop_oneof![
-            Just(Change::ToolChoice),
-            Just(Change::Tools),
-            Just(Change::System),
-            Just(Change::Format)
+            Just(RequestAspect::ToolChoice),
+            Just(RequestAspect::Tools),
+            Just(RequestAspect::System),
+            Just(RequestAspect::Format)
         ],
         0..2_u8,
     ));
@@ -423,7 +438,7 @@ fn any_sent() -> impl Strategy<Value = Vec<Sent>> {
         0..50_u64,
     );
     prop::collection::vec(sent, 1..12).prop_map(|sent| {
-        let mut before: Vec<Block> = Vec::new();
+        let mut before: Vec<PromptBlock> = Vec::new();
         sent.into_iter()
             .map(|(pause, mut blocks, kept, setting, model, output)| {
                 let mut all = before[..kept.index(before.len() + 1)].to_vec();
@@ -431,24 +446,36 @@ fn any_sent() -> impl Strategy<Value = Vec<Sent>> {
                 before.clone_from(&all);
                 let settings =
                     setting.map(|(change, value)| (change, Digest::of(&[value]))).into_iter().collect();
-                Sent { pause, prompt: Prompt { blocks: all }, settings: Settings(settings), model, output }
+                Sent {
+                    pause,
+                    prompt: Prompt { blocks: all },
+                    settings: SettingDigests(settings),
+                    model,
+                    output,
+                }
             })
             .collect()
     })
 }
 
-fn replay(profile: &Profile, mode: Mode, sent: &[Sent]) -> Vec<Charge> {
+fn replay(profile: &Profile, mode: CacheAssumption, sent: &[Sent]) -> Vec<CallCharge> {
     let mut cache = cache(profile, mode);
     let mut now = 0_i64;
     sent.iter()
         .map(|Sent { pause, prompt, settings, model, output }| {
             now = now.saturating_add(*pause);
-            cache.serve(&Call { at: Time(now), model, prompt, settings, output: Tokens(*output) })
+            cache.serve(&SimulatedCall {
+                at: Timestamp(now),
+                model,
+                prompt,
+                settings,
+                output: Tokens(*output),
+            })
         })
         .collect()
 }
 
-fn missed(charge: &Charge) -> Tokens {
+fn missed(charge: &CallCharge) -> Tokens {
     charge.usage.uncached + charge.usage.cache_write
 }
 
@@ -462,11 +489,11 @@ proptest! {
         let mut prompt = Prompt { blocks };
         prompt.blocks.last_mut().unwrap().breakpoint = Some(300);
         let total: Tokens = prompt.blocks.iter().map(|block| block.tokens).sum();
-        for mode in [Mode::Ideal, Mode::Breakpoints] {
+        for mode in [CacheAssumption::Ideal, CacheAssumption::Breakpoints] {
             let mut cache = cache(&anthropic(), mode);
             at(&mut cache, 0, &prompt);
             let again = at(&mut cache, pause, &prompt);
-            let (read, why) = if total < Tokens(100) { (Tokens(0), Some(Miss::BelowMinimum)) } else { (total, None) };
+            let (read, why) = if total < Tokens(100) { (Tokens(0), Some(CacheMiss::BelowMinimum)) } else { (total, None) };
             prop_assert_eq!((again.usage.cache_read, again.missed), (read, why), "{:?}", mode);
         }
     }
@@ -477,7 +504,7 @@ proptest! {
     ) {
         let changed = at_block.index(blocks.len());
         let mut prompt = Prompt { blocks };
-        let mut cache = cache(&anthropic(), Mode::Ideal);
+        let mut cache = cache(&anthropic(), CacheAssumption::Ideal);
         at(&mut cache, 0, &prompt);
         prompt.blocks[changed].digest = Digest::of(b"changed");
         let charge = at(&mut cache, 0, &prompt);
@@ -485,7 +512,7 @@ proptest! {
         let read = if before < Tokens(100) { Tokens(0) } else { before };
         prop_assert_eq!(charge.usage.cache_read, read);
         let layer = prompt.blocks[changed].layer;
-        let why = [Some(Miss::Changed { block: changed, layer }), Some(Miss::BelowMinimum)];
+        let why = [Some(CacheMiss::Changed { block: changed, layer }), Some(CacheMiss::BelowMinimum)];
         prop_assert!(why.contains(&charge.missed), "{:?}", charge.missed);
     }
 
@@ -493,7 +520,7 @@ proptest! {
     fn totals_are_the_sums_of_the_calls_and_every_token_is_charged_once(
         profile in any_profile(), sent in any_sent(), ideal: bool,
     ) {
-        let charges = replay(&profile, if ideal { Mode::Ideal } else { Mode::Breakpoints }, &sent);
+        let charges = replay(&profile, if ideal { CacheAssumption::Ideal } else { CacheAssumption::Breakpoints }, &sent);
         for (charge, sent) in charges.iter().zip(&sent) {
             let total: Tokens = sent.prompt.blocks.iter().map(|block| block.tokens).sum();
             prop_assert_eq!((charge.usage.input(), charge.usage.output), (total, Tokens(sent.output)));
@@ -513,8 +540,8 @@ proptest! {
 
     #[test]
     fn the_ideal_cache_never_misses_more_than_the_real_one(profile in any_profile(), sent in any_sent()) {
-        let ideal = replay(&profile, Mode::Ideal, &sent);
-        let real = replay(&profile, Mode::Breakpoints, &sent);
+        let ideal = replay(&profile, CacheAssumption::Ideal, &sent);
+        let real = replay(&profile, CacheAssumption::Breakpoints, &sent);
         for (call, (ideal, real)) in ideal.iter().zip(&real).enumerate() {
             prop_assert!(missed(ideal) <= missed(real), "call {}: {:?} {:?}", call, ideal, real);
         }
@@ -525,8 +552,8 @@ proptest! {
         tokens in prop::collection::vec(any::<u64>(), 0..9), times in prop::collection::vec(any::<i64>(), 1..6),
         lifetimes in prop::collection::vec(any::<u64>(), 0..3), numbers in prop::collection::vec(any::<u32>(), 4),
     ) {
-        let blocks = tokens.iter().map(|tokens| Block {
-            layer: [Layer::Messages, Layer::Tools, Layer::System][usize::try_from(tokens % 3).unwrap()],
+        let blocks = tokens.iter().map(|tokens| PromptBlock {
+            layer: [CacheLayer::Messages, CacheLayer::Tools, CacheLayer::System][usize::try_from(tokens % 3).unwrap()],
             digest: Digest::of(&tokens.to_le_bytes()),
             tokens: Tokens(*tokens),
             tool: tokens % 2 == 0,
@@ -538,10 +565,10 @@ proptest! {
         rules.minimum_prefix = Some(Tokens(numbers[0].into()));
         (rules.breakpoints, rules.look_back) = (Some(numbers[1]), Some(numbers[2]));
         rules.granularity = Some(Tokens(u64::from(numbers[3] % 3)));
-        for written in [Written::Automatic, Written::Breakpoints, Written::ImplicitAndExplicit] {
+        for written in [CacheWriteMode::Automatic, CacheWriteMode::Breakpoints, CacheWriteMode::ImplicitAndExplicit] {
             rules.written = Some(written);
-            for mode in [Mode::Ideal, Mode::Breakpoints] {
-                let Ok(mut cache) = Cache::new(&rules, &anthropic().prices, mode) else { continue };
+            for mode in [CacheAssumption::Ideal, CacheAssumption::Breakpoints] {
+                let Ok(mut cache) = SimulatedCache::new(&rules, &anthropic().prices, mode) else { continue };
                 for time in &times {
                     at(&mut cache, *time, &prompt);
                 }

@@ -11,48 +11,48 @@ use serde::{
 };
 use toml::{Spanned, Table, Value};
 
-use super::{Level, Limits, Policy, PolicyError, Step, SummaryRules, When};
+use super::{LimitSize, Policy, PolicyError, PolicyLimits, PolicyStep, StepTiming, SummaryRules};
 use crate::{
-    context::Tier, pipeline::Reducer, profile::Share, reducers::AnyReducer, summary::compaction::Length,
-    tokens::Tokens,
+    context::Tier, pipeline::Reducer, profile::Share, reducers::AnyReducer,
+    summary::compaction::SummaryLength, tokens::Tokens,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PolicyFile {
     name: Option<Spanned<String>>,
     about: Option<String>,
     /// The built-in policy for values that this file does not set.
     base: Option<Spanned<String>>,
     #[serde(default)]
-    limits: SaidLimits,
+    limits: PolicyFileLimits,
     caps: Option<BTreeMap<Tier, Spanned<Share>>>,
-    reduce: Option<Vec<Spanned<SaidStep>>>,
-    summary: Option<Spanned<SaidSummary>>,
+    reduce: Option<Vec<Spanned<PolicyFileStep>>>,
+    summary: Option<Spanned<PolicyFileSummary>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct SaidLimits {
-    trigger: Option<Spanned<Level>>,
-    target: Option<Spanned<Level>>,
-    force: Option<Spanned<Level>>,
-    cold: Option<Spanned<Level>>,
+struct PolicyFileLimits {
+    trigger: Option<Spanned<LimitSize>>,
+    target: Option<Spanned<LimitSize>>,
+    force: Option<Spanned<LimitSize>>,
+    cold: Option<Spanned<LimitSize>>,
 }
 
 /// The fields of a step: its reducer, when it is run, its numbers.
-type SaidStep = BTreeMap<String, Spanned<Value>>;
+type PolicyFileStep = BTreeMap<String, Spanned<Value>>;
 
 /// `false`, `true`, or how.
-struct SaidSummary(Option<SummaryRules>);
+struct PolicyFileSummary(Option<SummaryRules>);
 
 /// An error, and its place in the file.
-struct Wrong {
+struct PolicyFileError {
     at: usize,
     reason: String,
 }
 
-impl Wrong {
+impl PolicyFileError {
     fn new(at: usize, reason: impl Into<String>) -> Self {
         Self { at, reason: reason.into() }
     }
@@ -64,37 +64,37 @@ impl Wrong {
 }
 
 pub(super) fn read(text: &str) -> Result<Policy, PolicyError> {
-    let file: Result<File, _> = toml::from_str(text);
+    let file: Result<PolicyFile, _> = toml::from_str(text);
     let policy = match file {
         Ok(file) => policy(file),
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
-            Err(Wrong::new(at, plain(&error)))
+            Err(PolicyFileError::new(at, plain(&error)))
         }
     };
-    policy.map_err(|Wrong { at, reason }| PolicyError::File { line: line_at(text, at), reason })
+    policy.map_err(|PolicyFileError { at, reason }| PolicyError::File { line: line_at(text, at), reason })
 }
 
-fn policy(file: File) -> Result<Policy, Wrong> {
+fn policy(file: PolicyFile) -> Result<Policy, PolicyFileError> {
     let base = file.base.as_ref().map(base).transpose()?;
     let name = match (file.name, base) {
         (Some(name), _) if name.get_ref().trim().is_empty() => {
-            return Err(Wrong::new(name.span().start, "`name` is empty"));
+            return Err(PolicyFileError::new(name.span().start, "`name` is empty"));
         }
         (Some(name), _) => name.into_inner(),
         (None, Some(base)) => base.name.clone(),
-        (None, None) => return Err(Wrong::missing("`name`")),
+        (None, None) => return Err(PolicyFileError::missing("`name`")),
     };
     let about = match (file.about, base) {
         (Some(about), _) => about,
         (None, Some(base)) => base.about.clone(),
-        (None, None) => return Err(Wrong::missing("`about`")),
+        (None, None) => return Err(PolicyFileError::missing("`about`")),
     };
     let reduce = match (file.reduce, base) {
         (Some(steps), _) => steps.into_iter().map(step).collect::<Result<_, _>>()?,
         (None, Some(base)) => base.reduce.clone(),
         (None, None) => {
-            return Err(Wrong::missing("`reduce`, the list of steps, or `reduce = []` for none,"));
+            return Err(PolicyFileError::missing("`reduce`, the list of steps, or `reduce = []` for none,"));
         }
     };
     let caps = match (file.caps, base) {
@@ -105,15 +105,15 @@ fn policy(file: File) -> Result<Policy, Wrong> {
         Some(said) => summary(said)?,
         None => base.and_then(|base| base.summary),
     };
-    let limits = limits(&file.limits, base.map_or_else(Limits::default, |base| base.limits))?;
+    let limits = limits(&file.limits, base.map_or_else(PolicyLimits::default, |base| base.limits))?;
     Ok(Policy { name, about, limits, caps, reduce, summary })
 }
 
-fn base(said: &Spanned<String>) -> Result<&'static Policy, Wrong> {
+fn base(said: &Spanned<String>) -> Result<&'static Policy, PolicyFileError> {
     let found = Policy::builtin().iter().find(|policy| policy.name == *said.get_ref());
     found.ok_or_else(|| {
         let reason = format!("`base`: there is no built-in policy `{}`; {}", said.get_ref(), known());
-        Wrong::new(said.span().start, reason)
+        PolicyFileError::new(said.span().start, reason)
     })
 }
 
@@ -123,15 +123,15 @@ fn known() -> String {
 }
 
 /// The limits of a file, over those of its base, in an order that can settle.
-fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
-    let level = |said: &Option<Spanned<Level>>| said.as_ref().map(|said| *said.get_ref());
-    let limits = Limits {
+fn limits(said: &PolicyFileLimits, base: PolicyLimits) -> Result<PolicyLimits, PolicyFileError> {
+    let level = |said: &Option<Spanned<LimitSize>>| said.as_ref().map(|said| *said.get_ref());
+    let limits = PolicyLimits {
         trigger: level(&said.trigger).or(base.trigger),
         target: level(&said.target).or(base.target),
         force: level(&said.force).or(base.force),
         cold: level(&said.cold).or(base.cold),
     };
-    let named = |name, level: Option<Level>, said: &Option<Spanned<Level>>| Limit {
+    let named = |name, level: Option<LimitSize>, said: &Option<Spanned<LimitSize>>| CheckedLimit {
         name,
         size: level.map(|level| level.of(USUAL)),
         at: said.as_ref().map(|said| said.span().start),
@@ -141,7 +141,7 @@ fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
     let force = named("force", limits.force, &said.force);
     let cold = named("cold", limits.cold, &said.cold);
     if let Some(zero) = [target, trigger, force, cold].iter().find(|limit| limit.size == Some(Tokens(0))) {
-        return Err(Wrong::new(zero.at.unwrap_or(0), format!("`{}` must be above 0", zero.name)));
+        return Err(PolicyFileError::new(zero.at.unwrap_or(0), format!("`{}` must be above 0", zero.name)));
     }
     target.below(trigger)?;
     target.below(force)?;
@@ -156,19 +156,19 @@ const USUAL: Tokens = Tokens(200_000);
 
 /// A limit in a window of usual size, and its place in this file, if the file sets it.
 #[derive(Clone, Copy)]
-struct Limit {
+struct CheckedLimit {
     name: &'static str,
     size: Option<Tokens>,
     at: Option<usize>,
 }
 
-impl Limit {
+impl CheckedLimit {
     /// Checks that the size after acting leaves room below the size at which it acts again.
-    fn below(self, upper: Self) -> Result<(), Wrong> {
+    fn below(self, upper: Self) -> Result<(), PolicyFileError> {
         self.check(upper, |low, high| low < high, "be below", "every call would reset the cache")
     }
 
-    fn not_above(self, upper: Self) -> Result<(), Wrong> {
+    fn not_above(self, upper: Self) -> Result<(), PolicyFileError> {
         self.check(upper, |low, high| low <= high, "not be above", "it would never be reached")
     }
 
@@ -178,7 +178,7 @@ impl Limit {
         holds: impl Fn(Tokens, Tokens) -> bool,
         must: &str,
         otherwise: &str,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), PolicyFileError> {
         let (Some(low), Some(high)) = (self.size, upper.size) else { return Ok(()) };
         if holds(low, high) {
             return Ok(());
@@ -189,14 +189,14 @@ impl Limit {
             "`{}` must {must} `{}`, or {otherwise}: of {USUAL} tokens they are {low} and {high}",
             self.name, upper.name
         );
-        Err(Wrong::new(at, reason))
+        Err(PolicyFileError::new(at, reason))
     }
 }
 
-fn caps(said: BTreeMap<Tier, Spanned<Share>>) -> Result<BTreeMap<Tier, Share>, Wrong> {
+fn caps(said: BTreeMap<Tier, Spanned<Share>>) -> Result<BTreeMap<Tier, Share>, PolicyFileError> {
     let check = |(tier, share): (Tier, Spanned<Share>)| {
         if share.get_ref().of(USUAL) == Tokens(0) {
-            return Err(Wrong::new(
+            return Err(PolicyFileError::new(
                 share.span().start,
                 "a cap must be above 0, or nothing could ever meet it",
             ));
@@ -206,67 +206,67 @@ fn caps(said: BTreeMap<Tier, Spanned<Share>>) -> Result<BTreeMap<Tier, Share>, W
     said.into_iter().map(check).collect()
 }
 
-fn summary(said: Spanned<SaidSummary>) -> Result<Option<SummaryRules>, Wrong> {
+fn summary(said: Spanned<PolicyFileSummary>) -> Result<Option<SummaryRules>, PolicyFileError> {
     let at = said.span().start;
-    let SaidSummary(rules) = said.into_inner();
-    let wrong = |reason: &str| Err(Wrong::new(at, format!("`summary`: {reason}")));
+    let PolicyFileSummary(rules) = said.into_inner();
+    let wrong = |reason: &str| Err(PolicyFileError::new(at, format!("`summary`: {reason}")));
     match rules.map(|rules| rules.length) {
-        Some(Length::Fixed(Tokens(0)) | Length::Scaled { most: Tokens(0), .. }) => {
+        Some(SummaryLength::Fixed(Tokens(0)) | SummaryLength::Scaled { most: Tokens(0), .. }) => {
             wrong("a `length` of 0 leaves nothing to say")
         }
-        Some(Length::Scaled { least, most, .. }) if least > most => {
+        Some(SummaryLength::Scaled { least, most, .. }) if least > most => {
             wrong(&format!("the least `length`, {least}, is above the most, {most}"))
         }
-        Some(Length::Scaled { percent, .. }) if percent == 0 || percent > 100 => {
+        Some(SummaryLength::Scaled { percent, .. }) if percent == 0 || percent > 100 => {
             wrong(&format!("a `length` of {percent} percent of the span; expected 1 to 100"))
         }
-        Some(Length::Fixed(_) | Length::Scaled { .. }) | None => Ok(rules),
+        Some(SummaryLength::Fixed(_) | SummaryLength::Scaled { .. }) | None => Ok(rules),
     }
 }
 
 /// Written by hand, because an untagged enum names neither the error nor its place.
-impl<'de> Deserialize<'de> for SaidSummary {
+impl<'de> Deserialize<'de> for PolicyFileSummary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = SaidSummary;
+        struct SummaryVisitor;
+        impl<'de> Visitor<'de> for SummaryVisitor {
+            type Value = PolicyFileSummary;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("`false`, `true`, or a table with `keep`, `length`, `caps`, `shape`")
             }
 
-            fn visit_bool<E>(self, wanted: bool) -> Result<SaidSummary, E> {
-                Ok(SaidSummary(wanted.then(SummaryRules::default)))
+            fn visit_bool<E>(self, wanted: bool) -> Result<PolicyFileSummary, E> {
+                Ok(PolicyFileSummary(wanted.then(SummaryRules::default)))
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<SaidSummary, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<PolicyFileSummary, M::Error> {
                 let rules = SummaryRules::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(SaidSummary(Some(rules)))
+                Ok(PolicyFileSummary(Some(rules)))
             }
         }
-        deserializer.deserialize_any(Read)
+        deserializer.deserialize_any(SummaryVisitor)
     }
 }
 
-fn step(said: Spanned<SaidStep>) -> Result<Step, Wrong> {
+fn step(said: Spanned<PolicyFileStep>) -> Result<PolicyStep, PolicyFileError> {
     let at = said.span().start;
     let mut fields = said.into_inner();
     let when = fields.remove("when").map(when).transpose()?.unwrap_or_default();
     let known: Vec<&str> = AnyReducer::all().iter().map(Reducer::name).collect();
     let Some(reducer) = fields.remove("reducer") else {
         let reason = format!("a step needs its `reducer`: one of {}", known.join(", "));
-        return Err(Wrong::new(at, reason));
+        return Err(PolicyFileError::new(at, reason));
     };
     let place = reducer.span().start;
     let name = match reducer.get_ref() {
         Value::String(name) if known.contains(&name.as_str()) => name.clone(),
         Value::String(name) => {
             let reason = format!("there is no reducer `{name}`; there are {}", known.join(", "));
-            return Err(Wrong::new(place, reason));
+            return Err(PolicyFileError::new(place, reason));
         }
         other => {
             let reason = format!("`reducer` is a name in quotes, and not of type {}", other.type_str());
-            return Err(Wrong::new(place, reason));
+            return Err(PolicyFileError::new(place, reason));
         }
     };
     let named = || Table::from_iter([("reducer".to_owned(), Value::String(name.clone()))]);
@@ -279,23 +279,24 @@ fn step(said: Spanned<SaidStep>) -> Result<Step, Wrong> {
         if let Err(error) = AnyReducer::deserialize(alone) {
             let message = plain(&error);
             let about = if message.contains(&format!("`{field}`")) { "" } else { &format!("`{field}`: ") };
-            return Err(Wrong::new(at, format!("reducer `{name}`: {about}{message}")));
+            return Err(PolicyFileError::new(at, format!("reducer `{name}`: {about}{message}")));
         }
         whole.insert(field, value.into_inner());
     }
     let reducer = AnyReducer::deserialize(whole)
-        .map_err(|error| Wrong::new(at, format!("reducer `{name}`: {}", plain(&error))))?;
-    Ok(Step { when, reducer })
+        .map_err(|error| PolicyFileError::new(at, format!("reducer `{name}`: {}", plain(&error))))?;
+    Ok(PolicyStep { when, reducer })
 }
 
-fn when(said: Spanned<Value>) -> Result<When, Wrong> {
+fn when(said: Spanned<Value>) -> Result<StepTiming, PolicyFileError> {
     let at = said.span().start;
     let value = said.into_inner();
     if !value.is_str() {
         let reason = format!("`when` is a name in quotes, and not of type {}", value.type_str());
-        return Err(Wrong::new(at, reason));
+        return Err(PolicyFileError::new(at, reason));
     }
-    When::deserialize(value).map_err(|error| Wrong::new(at, format!("`when`: {}", plain(&error))))
+    StepTiming::deserialize(value)
+        .map_err(|error| PolicyFileError::new(at, format!("`when`: {}", plain(&error))))
 }
 
 /// Text of an error for a person who writes policies and not Rust.

@@ -15,22 +15,22 @@ use crate::{profile::Share, tokens::Tokens};
 /// Sizes at which a policy acts and to which it reduces. Those it does not set are taken from the model's
 /// profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Limits {
+pub struct PolicyLimits {
     /// Over this it acts, or, if it counts the money, begins to look for a good moment.
-    pub trigger: Option<Level>,
+    pub trigger: Option<LimitSize>,
     /// Once it acts it goes down to this.
-    pub target: Option<Level>,
+    pub target: Option<LimitSize>,
     /// Size over which it acts at once, at any cost.
-    pub force: Option<Level>,
+    pub force: Option<LimitSize>,
     /// Size over which it acts when the provider's cache has gone cold, because then a change is free.
     /// Without it, the policy ignores the cache and acts at the trigger.
-    pub cold: Option<Level>,
+    pub cold: Option<LimitSize>,
 }
 
 /// A size, as part of the most that a request may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Level {
+pub enum LimitSize {
     /// This share of it.
     Share(Share),
     /// All of it but so many tokens, and no less than a share of it.
@@ -46,10 +46,10 @@ pub enum Level {
     },
 }
 
-/// Largest part of a window for [`enough`](Level::Less): the rest is for the calls that follow.
+/// Largest part of a window for [`enough`](LimitSize::Less): the rest is for the calls that follow.
 const MOST_OF_SMALL: Share = Share::percent(82);
 
-impl Level {
+impl LimitSize {
     /// The size, where a request may hold `ceiling`.
     pub fn of(self, ceiling: Tokens) -> Tokens {
         match self {
@@ -62,7 +62,7 @@ impl Level {
     }
 
     /// The same, without `enough`.
-    pub(super) fn lean(self) -> Self {
+    pub(super) fn without_enough(self) -> Self {
         match self {
             Self::Share(share) => Self::Share(share),
             Self::Less { less, least, .. } => Self::Less { less, least, enough: None },
@@ -75,26 +75,26 @@ const fn half() -> Share {
 }
 
 /// Written by hand, because an untagged enum does not explain a wrong number.
-impl<'de> Deserialize<'de> for Level {
+impl<'de> Deserialize<'de> for LimitSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ReadLevel)
+        deserializer.deserialize_any(LimitSizeVisitor)
     }
 }
 
-struct ReadLevel;
+struct LimitSizeVisitor;
 
-impl<'de> Visitor<'de> for ReadLevel {
-    type Value = Level;
+impl<'de> Visitor<'de> for LimitSizeVisitor {
+    type Value = LimitSize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`")
     }
 
-    fn visit_f64<E: de::Error>(self, share: f64) -> Result<Level, E> {
-        Share::deserialize(F64Deserializer::<E>::new(share)).map(Level::Share)
+    fn visit_f64<E: de::Error>(self, share: f64) -> Result<LimitSize, E> {
+        Share::deserialize(F64Deserializer::<E>::new(share)).map(LimitSize::Share)
     }
 
-    fn visit_i64<E: de::Error>(self, share: i64) -> Result<Level, E> {
+    fn visit_i64<E: de::Error>(self, share: i64) -> Result<LimitSize, E> {
         match share {
             0 => self.visit_f64(0.0),
             1 => self.visit_f64(1.0),
@@ -102,25 +102,25 @@ impl<'de> Visitor<'de> for ReadLevel {
         }
     }
 
-    fn visit_u64<E: de::Error>(self, share: u64) -> Result<Level, E> {
+    fn visit_u64<E: de::Error>(self, share: u64) -> Result<LimitSize, E> {
         match i64::try_from(share) {
             Ok(share) => self.visit_i64(share),
             Err(_) => Err(E::invalid_value(de::Unexpected::Unsigned(share), &self)),
         }
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Level, M::Error> {
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<LimitSize, M::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Room {
+        struct FreeRoom {
             less: Tokens,
             #[serde(default = "half")]
             least: Share,
             #[serde(default)]
             enough: Option<Tokens>,
         }
-        let Room { less, least, enough } = Room::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Level::Less { less, least, enough })
+        let FreeRoom { less, least, enough } = FreeRoom::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(LimitSize::Less { less, least, enough })
     }
 }
 
@@ -131,10 +131,10 @@ mod tests {
     #[test]
     fn what_stays_free_leaves_no_less_than_its_share() {
         let check = |json: &str, ceiling: u64, expect: u64| {
-            let level: Level = serde_json::from_str(json).unwrap();
+            let level: LimitSize = serde_json::from_str(json).unwrap();
             assert_eq!(level.of(Tokens(ceiling)), Tokens(expect), "{json} of {ceiling}");
             let written = serde_json::to_string(&level).unwrap();
-            assert_eq!(serde_json::from_str::<Level>(&written).unwrap(), level, "{written}");
+            assert_eq!(serde_json::from_str::<LimitSize>(&written).unwrap(), level, "{written}");
         };
         check("0.25", 1_000, 250);
         check(r#"{"less": 300}"#, 1_000, 700);
@@ -150,7 +150,7 @@ mod tests {
         }
         check(r#"{"less": 18446744073709551615, "least": 1}"#, 1_000, 1_000);
         for wrong in [r#"{"least": 0.5}"#, r#"{"less": 7, "least": 1.5}"#, r#"{"less": 7, "most": 1}"#, "2"] {
-            assert!(serde_json::from_str::<Level>(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_str::<LimitSize>(wrong).is_err(), "{wrong}");
         }
     }
 }

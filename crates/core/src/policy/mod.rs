@@ -17,16 +17,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use self::limits::{Level, Limits};
+pub use self::limits::{LimitSize, PolicyLimits};
 use crate::{
     budget::Budget,
     context::Tier,
     pipeline::{Pipeline, Reducer},
-    profile::{Rule, Share},
+    profile::{ProviderRule, Share},
     reducers::{self, AnyReducer, CutOutputs, cut_outputs::NEARLY_FULL},
     summary::{
-        Caps,
-        compaction::{Drafting, Keep, Length},
+        SectionCaps,
+        compaction::{CompactionSettings, SummaryLength, VerbatimTail},
     },
     tokens::Tokens,
 };
@@ -39,11 +39,11 @@ pub struct Policy {
     /// Its purpose and intended use, in a few sentences.
     pub about: String,
     /// Sizes at which it acts and to which it reduces.
-    pub limits: Limits,
+    pub limits: PolicyLimits,
     /// Largest part of a request for each tier.
     pub caps: BTreeMap<Tier, Share>,
     /// Its reducers, in order.
-    pub reduce: Vec<Step>,
+    pub reduce: Vec<PolicyStep>,
     /// Rules for summarising a context that its reducers leave too large; `None` if it never summarises.
     pub summary: Option<SummaryRules>,
 }
@@ -62,19 +62,19 @@ pub struct UntouchedSizes {
 #[serde(deny_unknown_fields, default)]
 pub struct SummaryRules {
     /// Part of the history that stays verbatim.
-    pub keep: Keep,
+    pub keep: VerbatimTail,
     /// Limit for the length of a summary.
-    pub length: Length,
+    pub length: SummaryLength,
     /// Most items that it shows of each section.
-    pub caps: Caps,
+    pub caps: SectionCaps,
     /// Form in which it is shown.
-    pub shape: Shape,
+    pub shape: SummaryShape,
 }
 
 /// Form in which the summary of a compaction is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shape {
+pub enum SummaryShape {
     /// As a message of the user.
     #[default]
     Message,
@@ -86,14 +86,14 @@ impl SummaryRules {
     /// Settings for drafting a compaction that leaves a context at the target of `budget`, of which `prefix`
     /// cannot go: the kept part and the summary's length are as the policy sets them, or as much as there is
     /// room for.
-    pub fn drafting(&self, budget: &Budget, prefix: Tokens) -> Drafting {
+    pub fn compaction_settings(&self, budget: &Budget, prefix: Tokens) -> CompactionSettings {
         let target = budget.target();
         let room = target.less(prefix);
         let length = self.length.at_most(Tokens(room.0 / if self.caps.trail > 0 { 6 } else { 3 }));
         let beside = if self.caps.trail > 0 { room.less(length.most()).0 / 2 } else { 0 };
         let keep = self.keep.at_most(room.less(length.most()).less(Tokens(beside)));
         let caps = self.caps.within(room);
-        Drafting {
+        CompactionSettings {
             keep,
             length,
             caps,
@@ -113,15 +113,15 @@ fn rounded_down(tokens: Tokens) -> Tokens {
 
 /// A reducer of a policy, and when it is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct PolicyStep {
     /// Time at which it is run.
-    pub when: When,
+    pub when: StepTiming,
     /// The reducer.
     #[serde(flatten)]
     pub reducer: AnyReducer,
 }
 
-impl Step {
+impl PolicyStep {
     /// The name of its reducer.
     pub fn name(&self) -> &'static str {
         self.reducer.name()
@@ -131,7 +131,7 @@ impl Step {
 /// Time at which a reducer is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum When {
+pub enum StepTiming {
     /// Each time the policy acts, as long as the target is not met. Content that was sent is changed at no other
     /// time.
     #[default]
@@ -205,7 +205,7 @@ impl Policy {
     /// Reads a policy from TOML.
     ///
     /// ```
-    /// use epitome_core::policy::{Policy, When};
+    /// use epitome_core::policy::{Policy, StepTiming};
     ///
     /// let policy = Policy::read(
     ///     r#"
@@ -219,7 +219,7 @@ impl Policy {
     ///     protect = 20_000
     ///     "#,
     /// )?;
-    /// assert!(policy.reduce.iter().all(|step| step.when == When::AtEpoch));
+    /// assert!(policy.reduce.iter().all(|step| step.when == StepTiming::AtEpoch));
     /// # Ok::<(), epitome_core::policy::PolicyError>(())
     /// ```
     pub fn read(toml: &str) -> Result<Self, PolicyError> {
@@ -234,15 +234,15 @@ impl Policy {
     pub fn budget(&self, base: Budget) -> Budget {
         let ceiling = base.ceiling();
         let limits = self.limits;
-        let level = |level: Option<Level>| level.map(|level| level.of(ceiling));
+        let level = |level: Option<LimitSize>| level.map(|level| level.of(ceiling));
         let force = level(limits.force);
         let own = level(limits.trigger);
         let force = force.unwrap_or(base.force().max(own.unwrap_or_default()));
         let trigger = own.unwrap_or(base.trigger()).min(force);
         let target = level(limits.target).unwrap_or(base.target());
         let target = if target < trigger { target } else { Share::percent(80).of(trigger) };
-        let budget = base.act(target, trigger, force);
-        self.caps.iter().fold(budget, |budget, (tier, share)| budget.cap(*tier, share.of(ceiling)))
+        let budget = base.with_thresholds(target, trigger, force);
+        self.caps.iter().fold(budget, |budget, (tier, share)| budget.with_cap(*tier, share.of(ceiling)))
     }
 
     /// The size over which it acts when the cache is cold, under a budget; `None` if the cache is none of its business.
@@ -252,19 +252,19 @@ impl Policy {
 
     /// Lowest size to reduce to under a budget if `enough` would cost too much: the target, unless the target
     /// is `enough` itself.
-    pub fn lean_target(&self, budget: &Budget) -> Tokens {
-        let lean = self.limits.target.map(|level| level.lean().of(budget.ceiling()));
+    pub fn lowest_target(&self, budget: &Budget) -> Tokens {
+        let lean = self.limits.target.map(|level| level.without_enough().of(budget.ceiling()));
         lean.unwrap_or(budget.target()).min(budget.target())
     }
 
     /// Sizes up to which the first request of a session is left as it came, under a budget. `None` where that depends on more
     /// than sizes.
-    pub fn first_untouched(&self, budget: &Budget) -> Option<UntouchedSizes> {
-        if self.has(When::EveryCall) || budget.caps().next().is_some() {
+    pub fn untouched_sizes(&self, budget: &Budget) -> Option<UntouchedSizes> {
+        if self.runs_at(StepTiming::EveryCall) || budget.caps().next().is_some() {
             return None;
         }
         let mut item = Tokens::MAX;
-        for step in self.reduce.iter().filter(|step| step.when == When::OnArrival) {
+        for step in self.reduce.iter().filter(|step| step.when == StepTiming::OnArrival) {
             let AnyReducer::CutOutputs(CutOutputs { tokens, lines: None, .. }) = &step.reducer else {
                 return None;
             };
@@ -272,8 +272,9 @@ impl Policy {
         }
         // A policy that minds the cache acts on content that was never answered only where it must.
         let whole = if self.limits.cold.is_some() { budget.force() } else { budget.trigger() };
-        let has_share =
-            |step: &Step| matches!(&step.reducer, AnyReducer::CutOutputs(CutOutputs { share: Some(_), .. }));
+        let has_share = |step: &PolicyStep| {
+            matches!(&step.reducer, AnyReducer::CutOutputs(CutOutputs { share: Some(_), .. }))
+        };
         // Outputs that have a share are cut in a request that is nearly full, regardless of the cause for the
         // rest.
         let nearly_full = self.reduce.iter().any(has_share).then(|| NEARLY_FULL.of(budget.ceiling()));
@@ -282,7 +283,7 @@ impl Policy {
     }
 
     /// The same policy for a model with these rules: no reducer takes content that the model wants back.
-    pub fn for_rules(mut self, rules: &BTreeSet<Rule>) -> Self {
+    pub fn for_rules(mut self, rules: &BTreeSet<ProviderRule>) -> Self {
         for step in &mut self.reduce {
             step.reducer = step.reducer.clone().for_rules(rules);
         }
@@ -290,13 +291,13 @@ impl Policy {
     }
 
     /// The reducers that are run at some time.
-    pub fn pipeline(&self, when: When) -> Pipeline {
+    pub fn pipeline(&self, when: StepTiming) -> Pipeline {
         let steps = self.reduce.iter().filter(|step| step.when == when);
         reducers::pipeline(steps.map(|step| step.reducer.clone()).collect())
     }
 
     /// Returns true if any reducer is run at some time.
-    pub fn has(&self, when: When) -> bool {
+    pub fn runs_at(&self, when: StepTiming) -> bool {
         self.reduce.iter().any(|step| step.when == when)
     }
 

@@ -1,7 +1,7 @@
 //! Tests of the built-in policies and of the files they are written in.
 
 use super::*;
-use crate::{blocks::BlockConfig, budget::Reserves, profile::Profiles};
+use crate::{budget::WindowReserves, loop_blocks::BlockConfig, profile::Profiles};
 
 #[test]
 fn the_built_in_policies_can_be_read_and_the_default_is_first() {
@@ -24,7 +24,7 @@ fn profile(toml: &str) -> Budget {
     let mut profiles = Profiles::builtin();
     let entry = format!("[[model]]\nname = \"test\"\nwire = \"anthropic\"\n{toml}");
     profiles.with_overrides(&entry).unwrap();
-    Budget::for_profile(profiles.find("test").unwrap(), Reserves::default())
+    Budget::for_profile(profiles.find("test").unwrap(), WindowReserves::default())
 }
 
 /// Each policy's sizes in a window.
@@ -131,7 +131,10 @@ fn a_file_over_a_base_changes_what_it_says_and_nothing_else() {
     let same = Policy::read("base = \"pivot\"").unwrap();
     assert_eq!(same, *base);
     let other = Policy::read("name = \"mine\"\nbase = \"pivot\"\nlimits = { target = 0.5 }").unwrap();
-    assert_eq!(other.limits, Limits { target: Some(Level::Share(Share::percent(50))), ..base.limits });
+    assert_eq!(
+        other.limits,
+        PolicyLimits { target: Some(LimitSize::Share(Share::percent(50))), ..base.limits }
+    );
     assert_eq!((other.name.as_str(), &other.reduce, other.summary), ("mine", &base.reduce, base.summary));
     assert_eq!(Policy::read("base = \"pivot\"\nsummary = false").unwrap().summary, None);
     let default = Policy::read("base = \"pivot\"\nsummary = true").unwrap().summary;
@@ -243,7 +246,7 @@ fn a_summary_and_what_is_kept_fit_the_target_in_any_window() {
     let rules = policy.summary.unwrap();
     let check = |ceiling: u64, prefix: u64| {
         let budget = policy.budget(Budget::new(Tokens(ceiling)));
-        let drafting = rules.drafting(&budget, Tokens(prefix));
+        let drafting = rules.compaction_settings(&budget, Tokens(prefix));
         let room = budget.target().less(Tokens(prefix));
         let kept = drafting.keep.tokens().expect("the default keeps by tokens") + drafting.length.most();
         assert!(kept <= room, "{ceiling} with {prefix}: {kept} of {room}");
@@ -267,7 +270,7 @@ fn a_summary_and_what_is_kept_fit_the_target_in_any_window() {
 #[test]
 fn a_first_request_that_outputs_would_be_cut_for_is_not_left_as_it_came() {
     let policy = Policy::named("epitome").unwrap();
-    let budget = Budget::new(Tokens(100_000)).act(Tokens(50_000), Tokens(98_000), Tokens(99_000));
-    let sizes = policy.first_untouched(&budget).expect("the default goes by sizes");
+    let budget = Budget::new(Tokens(100_000)).with_thresholds(Tokens(50_000), Tokens(98_000), Tokens(99_000));
+    let sizes = policy.untouched_sizes(&budget).expect("the default goes by sizes");
     assert!(sizes.whole <= Tokens(95_000), "{sizes:?}");
 }

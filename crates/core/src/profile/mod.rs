@@ -5,9 +5,9 @@
 //! is never compacted ahead of time, and a name that matches no profile is an error that names its
 //! neighbours.
 
-mod names;
-mod patch;
+mod model_names;
 mod price;
+mod profile_file;
 mod rules;
 mod units;
 
@@ -19,18 +19,18 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use self::patch::{Origin, Patch};
+use self::profile_file::{PatchOrigin, ProfilePatch};
 pub use self::{
-    names::bare,
-    price::{LongPrices, Prices, UnknownPrice},
-    rules::{CacheRules, Change, Rule, Scope, Wire, Written},
-    units::{Day, Money, Multiple, Price, Share},
+    model_names::bare,
+    price::{LongInputPrices, TokenPrices, UnknownPriceError},
+    rules::{CacheRules, CacheWriteMode, InvalidationScope, ProviderRule, RequestAspect, WireProtocol},
+    units::{CalendarDate, Money, Price, PriceMultiple, Share},
 };
 #[cfg(feature = "bpe")]
-use crate::tokens::O200k;
+use crate::tokens::O200kCounter;
 use crate::{
-    meter::{Meter, Overhead},
-    tokens::{Estimate, TokenCounter, Tokens},
+    meter::{Meter, TokenOverhead},
+    tokens::{EstimateCounter, TokenCounter, Tokens},
 };
 
 /// Known facts about a model.
@@ -45,17 +45,17 @@ pub struct Profile {
     /// Source of all these facts.
     pub source: String,
     /// Fields that were not found in the provider's own documents.
-    pub unverified: BTreeSet<Field>,
+    pub unverified: BTreeSet<ProfileField>,
     /// Date on which the source was read.
-    pub date: Option<Day>,
+    pub date: Option<CalendarDate>,
     /// True if the user's file sets any field.
     pub overridden: bool,
     /// Provider that runs the model.
     pub provider: String,
     /// The request format it is spoken to in.
-    pub wire: Wire,
+    pub wire: WireProtocol,
     /// Capacity in tokens, input and output together.
-    pub window: Window,
+    pub window: ModelWindow,
     /// The most input it takes, where that is stated apart.
     pub input_limit: Option<Tokens>,
     /// The most it answers.
@@ -65,23 +65,23 @@ pub struct Profile {
     /// Share by which the counts may be too low, before any usage has been reported.
     pub margin: Share,
     /// The wrapping around texts.
-    pub overhead: Overhead,
+    pub overhead: TokenOverhead,
     /// Prices of tokens.
-    pub prices: Prices,
+    pub prices: TokenPrices,
     /// Behaviour of its prompt cache.
     pub cache: CacheRules,
     /// Demands on a request.
-    pub legality: BTreeSet<Rule>,
+    pub legality: BTreeSet<ProviderRule>,
     /// Sizes at which to compact and to which.
-    pub thresholds: Thresholds,
+    pub thresholds: CompactionThresholds,
     /// Sizes at which it has been seen to get worse.
-    pub degradation: Option<Degradation>,
+    pub degradation: Option<ModelDegradation>,
 }
 
 /// A fact of a profile that may be unverified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Field {
+pub enum ProfileField {
     /// Capacity of the model.
     Window,
     /// The most input it takes.
@@ -101,7 +101,7 @@ pub enum Field {
 /// Capacity of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Window {
+pub enum ModelWindow {
     /// An unknown limit. No session is compacted ahead of time; a refusal by the provider shows the limit.
     Unknown,
     /// Any amount; written as 0.
@@ -133,17 +133,17 @@ impl Tokenizer {
     pub fn counter(self) -> Arc<dyn TokenCounter> {
         match self {
             #[cfg(feature = "bpe")]
-            Self::O200k => Arc::new(O200k),
+            Self::O200k => Arc::new(O200kCounter),
             #[cfg(not(feature = "bpe"))]
-            Self::O200k => Arc::new(Estimate),
-            Self::Estimate => Arc::new(Estimate),
+            Self::O200k => Arc::new(EstimateCounter),
+            Self::Estimate => Arc::new(EstimateCounter),
         }
     }
 }
 
 /// Sizes at which to compact and to which, as shares of the window less the output's reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Thresholds {
+pub struct CompactionThresholds {
     /// Background work begins.
     pub trigger: Share,
     /// A compaction goes down to this.
@@ -152,13 +152,13 @@ pub struct Thresholds {
     pub force: Share,
 }
 
-impl Default for Thresholds {
+impl Default for CompactionThresholds {
     fn default() -> Self {
         Self { trigger: Share::percent(55), target: Share::percent(45), force: Share::percent(85) }
     }
 }
 
-impl Thresholds {
+impl CompactionThresholds {
     fn are_ordered(self) -> bool {
         Share::percent(0) < self.target && self.target < self.trigger && self.trigger <= self.force
     }
@@ -167,7 +167,7 @@ impl Thresholds {
 /// Sizes at which a model has been seen to get worse, as shares of a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Degradation {
+pub struct ModelDegradation {
     /// Source of the observation.
     pub source: String,
     /// The window the shares are of, which need not be the one the provider states today.
@@ -185,7 +185,7 @@ impl Profile {
     }
 
     /// Returns true if the model demands this.
-    pub fn demands(&self, rule: Rule) -> bool {
+    pub fn demands(&self, rule: ProviderRule) -> bool {
         self.legality.contains(&rule)
     }
 }
@@ -193,8 +193,8 @@ impl Profile {
 /// All profiles there are.
 #[derive(Clone, Debug)]
 pub struct Profiles {
-    families: BTreeMap<String, Patch>,
-    models: Vec<Patch>,
+    families: BTreeMap<String, ProfilePatch>,
+    models: Vec<ProfilePatch>,
     /// One for each model, in the same order.
     resolved: Vec<Profile>,
     /// Index of the profile with a name or an alias.
@@ -244,7 +244,7 @@ pub enum ProfileError {
         /// The model.
         model: String,
         /// Resulting thresholds.
-        thresholds: Thresholds,
+        thresholds: CompactionThresholds,
     },
     /// Two models go by one name.
     #[error(
@@ -265,7 +265,7 @@ pub enum ProfileError {
 /// A model no profile is about.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no profile is about the model `{model}`{}; add one to a profile of your own", near(.nearest))]
-pub struct UnknownModel {
+pub struct UnknownModelError {
     /// The model; a text that is too long to be a name is cut.
     pub model: String,
     /// The names nearest to it.
@@ -290,7 +290,7 @@ impl Profiles {
                 by_name: BTreeMap::new(),
             };
             profiles
-                .lay(include_str!("../profiles.toml"), Origin::Builtin)
+                .lay(include_str!("../profiles.toml"), PatchOrigin::Builtin)
                 .expect("a test reads the built-in file");
             profiles
         });
@@ -317,21 +317,21 @@ impl Profiles {
     /// ```
     pub fn with_overrides(&mut self, toml: &str) -> Result<(), ProfileError> {
         let mut laid = self.clone();
-        laid.lay(toml, Origin::User)?;
+        laid.lay(toml, PatchOrigin::User)?;
         *self = laid;
         Ok(())
     }
 
     /// The profile of a model, however its name is written.
-    pub fn find(&self, model: &str) -> Result<&Profile, UnknownModel> {
-        let candidates = names::candidates(model);
+    pub fn find(&self, model: &str) -> Result<&Profile, UnknownModelError> {
+        let candidates = model_names::candidates(model);
         let found = candidates.iter().find_map(|name| match self.by_name.get(name) {
             Some(at) => Some(&self.resolved[*at]),
             None => self.by_pattern(name),
         });
-        found.ok_or_else(|| UnknownModel {
+        found.ok_or_else(|| UnknownModelError {
             model: model.chars().take(80).collect(),
-            nearest: names::nearest(model, self.resolved.iter().map(|profile| profile.name.as_str()))
+            nearest: model_names::nearest(model, self.resolved.iter().map(|profile| profile.name.as_str()))
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
@@ -347,22 +347,22 @@ impl Profiles {
     fn by_pattern(&self, name: &str) -> Option<&Profile> {
         let patterns =
             self.resolved.iter().flat_map(|profile| profile.patterns.iter().map(move |p| (p, profile)));
-        let matching = patterns.filter(|(pattern, _)| names::matches(pattern, name));
+        let matching = patterns.filter(|(pattern, _)| model_names::matches(pattern, name));
         matching.max_by_key(|(pattern, _)| pattern.len()).map(|(_, profile)| profile)
     }
 
-    fn lay(&mut self, toml: &str, origin: Origin) -> Result<(), ProfileError> {
-        let said = patch::read(toml, origin)?;
+    fn lay(&mut self, toml: &str, origin: PatchOrigin) -> Result<(), ProfileError> {
+        let said = profile_file::read(toml, origin)?;
         for family in said.families {
             let laid = match self.families.remove(&family.name) {
-                Some(base) => family.over(base),
+                Some(base) => family.merged_over(base),
                 None => family,
             };
             self.families.insert(laid.name.clone(), laid);
         }
         for model in said.models {
             match self.models.iter_mut().find(|known| known.name.eq_ignore_ascii_case(&model.name)) {
-                Some(known) => *known = model.over(known.clone()),
+                Some(known) => *known = model.merged_over(known.clone()),
                 None => self.models.push(model),
             }
         }
@@ -392,7 +392,7 @@ impl Profiles {
         Ok(())
     }
 
-    fn profile_of(&self, model: &Patch) -> Result<Profile, ProfileError> {
+    fn profile_of(&self, model: &ProfilePatch) -> Result<Profile, ProfileError> {
         let Some(family) = &model.family else { return model.clone().resolve() };
         let base = self.families.get(family).ok_or_else(|| ProfileError::NoFamily {
             line: model.line,
@@ -400,7 +400,7 @@ impl Profiles {
             family: family.clone(),
             known: self.families.keys().cloned().collect::<Vec<_>>().join(", "),
         })?;
-        model.clone().over(base.clone()).resolve()
+        model.clone().merged_over(base.clone()).resolve()
     }
 }
 
@@ -422,12 +422,16 @@ mod tests {
             profiles.find(model).unwrap().unverified.iter().copied().collect::<Vec<_>>()
         };
         let builtin = Profiles::builtin();
-        assert_eq!(marked(&builtin, "gpt-5.1"), [Field::InputLimit]);
-        assert_eq!(marked(&builtin, "claude-opus-4-5"), [Field::Overhead], "its family's mark is its own");
-        assert!(marked(&builtin, "gemini-2.5-pro").contains(&Field::Price));
-        assert!(marked(&builtin, "claude-sonnet-4-5[1m]").contains(&Field::Price));
+        assert_eq!(marked(&builtin, "gpt-5.1"), [ProfileField::InputLimit]);
+        assert_eq!(
+            marked(&builtin, "claude-opus-4-5"),
+            [ProfileField::Overhead],
+            "its family's mark is its own"
+        );
+        assert!(marked(&builtin, "gemini-2.5-pro").contains(&ProfileField::Price));
+        assert!(marked(&builtin, "claude-sonnet-4-5[1m]").contains(&ProfileField::Price));
         let own = "[[model]]\nname = \"gpt-5.1\"\ninput_limit = 272_000\nunverified = [\"price\"]";
-        assert_eq!(marked(&overridden(own).unwrap(), "gpt-5.1"), [Field::Price]);
+        assert_eq!(marked(&overridden(own).unwrap(), "gpt-5.1"), [ProfileField::Price]);
         let wrong = overridden("[[model]]\nname = \"gpt-5.1\"\nunverified = [\"prices\"]").unwrap_err();
         assert!(wrong.to_string().contains("line 3") && wrong.to_string().contains("prices"), "{wrong}");
     }
@@ -441,8 +445,8 @@ mod tests {
             assert!(profile.source.len() > 10 && profile.date.is_some() && !profile.overridden, "{name}");
             assert!(profile.provider != "unknown", "{name}");
             assert!(profile.thresholds.are_ordered(), "{name}");
-            assert!(profile.demands(Rule::CallsAnswered), "{name}");
-            if let Window::Of(window) = profile.window {
+            assert!(profile.demands(ProviderRule::CallsAnswered), "{name}");
+            if let ModelWindow::Of(window) = profile.window {
                 assert!((100_000..=2_000_000).contains(&window.0), "{name}");
                 assert!(profile.input_limit.unwrap_or(window) <= window, "{name}");
                 assert!(profile.output_limit.is_none_or(|limit| limit < window), "{name}");
@@ -450,17 +454,19 @@ mod tests {
             assert_eq!(prices.input.is_some(), prices.output.is_some(), "{name}");
             assert!(prices.input <= prices.output, "{name}");
             if prices.input.is_some() {
-                assert!(prices.cache_read.is_some_and(|read| read <= Multiple::ONE), "{name}");
+                assert!(prices.cache_read.is_some_and(|read| read <= PriceMultiple::ONE), "{name}");
                 let write = prices.cache_write.expect("a priced model prices its cache");
-                assert!(write.parts() == 0 || write >= Multiple::ONE, "{name}");
+                assert!(write.parts() == 0 || write >= PriceMultiple::ONE, "{name}");
                 assert!(prices.cache_write_hour.is_none_or(|hour| hour >= write), "{name}");
             }
             assert!(
-                prices.long.is_none_or(|long| long.input >= Multiple::ONE && long.output >= Multiple::ONE),
+                prices
+                    .long
+                    .is_none_or(|long| long.input >= PriceMultiple::ONE && long.output >= PriceMultiple::ONE),
                 "{name}"
             );
             assert!(cache.breakpoints.is_none_or(|most| (1..=4).contains(&most)), "{name}");
-            if let Some(Degradation { onset, recommended_max, .. }) = &profile.degradation {
+            if let Some(ModelDegradation { onset, recommended_max, .. }) = &profile.degradation {
                 assert!(onset[0] < onset[1] && recommended_max[0] < recommended_max[1], "{name}");
                 assert!(recommended_max[0] < onset[0] && profile.thresholds.trigger < onset[0], "{name}");
             }
@@ -525,9 +531,9 @@ mod tests {
         let profiles = Profiles::builtin();
         let row = |model: &str| {
             let profile = profiles.find(model).unwrap();
-            let Degradation { window, onset: [from, to], recommended_max: [low, high], .. } =
+            let ModelDegradation { window, onset: [from, to], recommended_max: [low, high], .. } =
                 profile.degradation.as_ref().unwrap();
-            let Thresholds { trigger, target, force } = profile.thresholds;
+            let CompactionThresholds { trigger, target, force } = profile.thresholds;
             format!(
                 "{model}: {window}, onset {from}-{to}, max {low}-{high}; trigger {trigger}, target {target}, force {force}"
             )
@@ -568,21 +574,24 @@ mod tests {
         let expected = Profile {
             aliases: vec!["our-opus".to_owned()],
             overridden: true,
-            prices: Prices { input: after.prices.input, ..before.prices },
-            thresholds: Thresholds { trigger: Share::percent(60), ..before.thresholds },
-            overhead: Overhead { message: Tokens(9), ..before.overhead },
-            legality: before.legality.iter().copied().chain([Rule::PrefillRefused]).collect(),
+            prices: TokenPrices { input: after.prices.input, ..before.prices },
+            thresholds: CompactionThresholds { trigger: Share::percent(60), ..before.thresholds },
+            overhead: TokenOverhead { message: Tokens(9), ..before.overhead },
+            legality: before.legality.iter().copied().chain([ProviderRule::PrefillRefused]).collect(),
             cache: after.cache.clone(),
             ..before.clone()
         };
         assert_eq!(*after, expected);
         assert_eq!(after.prices.input.map(Price::micro_dollars), Some(4_500_000));
-        assert_eq!(after.cache.invalidated_by[&Change::Images], Scope::All);
-        assert_eq!(after.cache.invalidated_by[&Change::Tools], Scope::All);
+        assert_eq!(after.cache.invalidated_by[&RequestAspect::Images], InvalidationScope::All);
+        assert_eq!(after.cache.invalidated_by[&RequestAspect::Tools], InvalidationScope::All);
         assert_eq!(after.cache.minimum_prefix, before.cache.minimum_prefix);
 
         let house = profiles.find("house-of-cards").unwrap();
-        assert_eq!((house.window, house.wire), (Window::Of(Tokens(64_000)), Wire::OpenaiResponses));
+        assert_eq!(
+            (house.window, house.wire),
+            (ModelWindow::Of(Tokens(64_000)), WireProtocol::OpenaiResponses)
+        );
         let usage = Usage { uncached: Tokens(1), ..Usage::default() };
         assert!(house.prices.cost(&usage).is_err());
     }
@@ -658,8 +667,8 @@ mod tests {
     fn without_a_vocabulary_a_model_is_counted_by_estimate_under_the_estimates_name() {
         let profiles = Profiles::builtin();
         let name = |model: &str| profiles.find(model).unwrap().meter().name();
-        assert_eq!(name("claude-opus-5"), Estimate.name());
-        assert_eq!(name("gpt-5"), if cfg!(feature = "bpe") { "o200k" } else { Estimate.name() });
+        assert_eq!(name("claude-opus-5"), EstimateCounter.name());
+        assert_eq!(name("gpt-5"), if cfg!(feature = "bpe") { "o200k" } else { EstimateCounter.name() });
     }
 
     proptest! {

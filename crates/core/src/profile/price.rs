@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::units::{Money, Multiple, Price};
+use super::units::{Money, Price, PriceMultiple};
 use crate::{event::Usage, tokens::Tokens};
 
 /// Prices of tokens. The cache prices are multiples of the input price, as providers state them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Prices {
+pub struct TokenPrices {
     /// Dollars for a million tokens of input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Price>,
@@ -18,67 +18,67 @@ pub struct Prices {
     pub output: Option<Price>,
     /// For input read from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_read: Option<Multiple>,
+    pub cache_read: Option<PriceMultiple>,
     /// For input written to the cache for the usual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_write: Option<Multiple>,
+    pub cache_write: Option<PriceMultiple>,
     /// For input written to the cache for an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_write_hour: Option<Multiple>,
+    pub cache_write_hour: Option<PriceMultiple>,
     /// Different prices for long requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub long: Option<LongPrices>,
+    pub long: Option<LongInputPrices>,
 }
 
 /// The prices of a request whose input is longer than a limit. They hold for all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LongPrices {
+pub struct LongInputPrices {
     /// Input beyond this makes a request long.
     pub above: Tokens,
     /// A multiple of every input price.
-    pub input: Multiple,
+    pub input: PriceMultiple,
     /// A multiple of the output price.
-    pub output: Multiple,
+    pub output: PriceMultiple,
 }
 
 /// A cost that is unknown because a price is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no price is known for {what}; give `price.{field}` for the model in a profile of your own")]
-pub struct UnknownPrice {
+pub struct UnknownPriceError {
     /// Kind of usage that has no price.
     pub what: &'static str,
     /// Field of the profile that would hold it.
     pub field: &'static str,
 }
 
-impl Prices {
+impl TokenPrices {
     /// Cost of a call with this usage.
-    pub fn cost(&self, usage: &Usage) -> Result<Money, UnknownPrice> {
+    pub fn cost(&self, usage: &Usage) -> Result<Money, UnknownPriceError> {
         let long = self.long.filter(|long| usage.input() > long.above);
         let (long_input, long_output) =
-            long.map_or((Multiple::ONE, Multiple::ONE), |long| (long.input, long.output));
+            long.map_or((PriceMultiple::ONE, PriceMultiple::ONE), |long| (long.input, long.output));
         let hour = usage.cache_write_hour.min(usage.cache_write);
         let input = [
-            (usage.uncached, Some(Multiple::ONE), "uncached input", "input"),
+            (usage.uncached, Some(PriceMultiple::ONE), "uncached input", "input"),
             (usage.cache_read, self.cache_read, "cache reads", "cache_read"),
             (usage.cache_write.less(hour), self.cache_write, "cache writes", "cache_write"),
             (hour, self.cache_write_hour, "cache writes for an hour", "cache_write_hour"),
         ];
         let mut total: u128 = 0;
         for (tokens, multiple, what, field) in input {
-            let charge = charge(tokens, self.input, multiple, long_input, UnknownPrice { what, field })?;
+            let charge = charge(tokens, self.input, multiple, long_input, UnknownPriceError { what, field })?;
             total = total.saturating_add(charge);
         }
-        let unknown = UnknownPrice { what: "output", field: "output" };
-        let output = charge(usage.output, self.output, Some(Multiple::ONE), long_output, unknown)?;
+        let unknown = UnknownPriceError { what: "output", field: "output" };
+        let output = charge(usage.output, self.output, Some(PriceMultiple::ONE), long_output, unknown)?;
         // Rounded once, at the end.
         let nano = total.saturating_add(output).saturating_add(FINE / 2) / FINE;
         Ok(Money(u64::try_from(nano).unwrap_or(u64::MAX)))
     }
 
     /// These prices, with missing ones from `base`.
-    pub(super) fn over(self, base: Self) -> Self {
+    pub(super) fn merged_over(self, base: Self) -> Self {
         Self {
             input: self.input.or(base.input),
             output: self.output.or(base.output),
@@ -96,16 +96,16 @@ const FINE: u128 = 1_000_000_000_000_000;
 fn charge(
     tokens: Tokens,
     price: Option<Price>,
-    multiple: Option<Multiple>,
-    long: Multiple,
-    unknown: UnknownPrice,
-) -> Result<u128, UnknownPrice> {
+    multiple: Option<PriceMultiple>,
+    long: PriceMultiple,
+    unknown: UnknownPriceError,
+) -> Result<u128, UnknownPriceError> {
     if tokens == Tokens(0) {
         return Ok(0);
     }
     let price = price.ok_or_else(|| match unknown.field {
         "output" => unknown.clone(),
-        _ => UnknownPrice { what: unknown.what, field: "input" },
+        _ => UnknownPriceError { what: unknown.what, field: "input" },
     })?;
     let multiple = multiple.ok_or(unknown)?;
     let fine = u128::from(tokens.0).saturating_mul(u128::from(price.micro_dollars()));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn check(prices: &str, usage: Usage, expected: Result<u64, (&str, &str)>) {
-        let prices: Prices = toml::from_str(prices).unwrap();
+        let prices: TokenPrices = toml::from_str(prices).unwrap();
         let cost = prices.cost(&usage).map(|money| money.0).map_err(|unknown| (unknown.what, unknown.field));
         assert_eq!(cost, expected, "{usage:?}");
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{event::Dialect, tokens::Tokens};
+use crate::{event::RawDialect, tokens::Tokens};
 
 /// The request format a model is spoken to in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wire {
+pub enum WireProtocol {
     /// Anthropic Messages.
     Anthropic,
     /// OpenAI Chat Completions.
@@ -20,14 +20,14 @@ pub enum Wire {
     Gemini,
 }
 
-impl Wire {
+impl WireProtocol {
     /// Dialect of its JSON.
-    pub fn dialect(self) -> Dialect {
+    pub fn dialect(self) -> RawDialect {
         match self {
-            Self::Anthropic => Dialect::Anthropic,
-            Self::OpenaiChat => Dialect::OpenaiChat,
-            Self::OpenaiResponses => Dialect::OpenaiResponses,
-            Self::Gemini => Dialect::Native("gemini".to_owned()),
+            Self::Anthropic => RawDialect::Anthropic,
+            Self::OpenaiChat => RawDialect::OpenaiChat,
+            Self::OpenaiResponses => RawDialect::OpenaiResponses,
+            Self::Gemini => RawDialect::Native("gemini".to_owned()),
         }
     }
 }
@@ -35,7 +35,7 @@ impl Wire {
 /// Something a provider demands of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum ProviderRule {
     /// User and assistant take turns.
     RolesAlternate,
     /// The first message is the user's.
@@ -70,7 +70,7 @@ pub enum Rule {
 pub struct CacheRules {
     /// Places at which entries are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub written: Option<Written>,
+    pub written: Option<CacheWriteMode>,
     /// Most breakpoints that a request may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breakpoints: Option<u32>,
@@ -89,13 +89,13 @@ pub struct CacheRules {
     pub lifetimes: Option<Vec<u64>>,
     /// Part of the cache that each change invalidates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub invalidated_by: BTreeMap<Change, Scope>,
+    pub invalidated_by: BTreeMap<RequestAspect, InvalidationScope>,
 }
 
 /// Places at which cache entries are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Written {
+pub enum CacheWriteMode {
     /// At the breakpoints of the request and nowhere else.
     Breakpoints,
     /// At places that the provider chooses.
@@ -107,7 +107,7 @@ pub enum Written {
 /// A part of a request that can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum RequestAspect {
     /// The model.
     Model,
     /// Tool definitions.
@@ -129,7 +129,7 @@ pub enum Change {
 /// Part of the cache that a change invalidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum InvalidationScope {
     /// Messages.
     Messages,
     /// The system prompt and messages.
@@ -140,7 +140,7 @@ pub enum Scope {
 
 impl CacheRules {
     /// These rules, with missing ones from `base`.
-    pub(super) fn over(self, base: Self) -> Self {
+    pub(super) fn merged_over(self, base: Self) -> Self {
         let mut invalidated_by = base.invalidated_by;
         invalidated_by.extend(self.invalidated_by);
         Self {

@@ -52,9 +52,9 @@ impl fmt::Display for Share {
 
 /// A multiple of the input price, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Multiple(u32);
+pub struct PriceMultiple(u32);
 
-impl Multiple {
+impl PriceMultiple {
     /// The price itself.
     pub const ONE: Self = Self(1_000_000);
 
@@ -115,21 +115,21 @@ impl fmt::Display for Money {
 
 /// A day, written `2026-11-15`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Day(toml::value::Date);
+pub struct CalendarDate(toml::value::Date);
 
-impl fmt::Display for Day {
+impl fmt::Display for CalendarDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Serialize for Day {
+impl Serialize for CalendarDate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Day {
+impl<'de> Deserialize<'de> for CalendarDate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match toml::value::Datetime::deserialize(deserializer)? {
             toml::value::Datetime { date: Some(date), time: None, offset: None } => Ok(Self(date)),
@@ -139,12 +139,12 @@ impl<'de> Deserialize<'de> for Day {
 }
 
 /// A decimal number between 0 and `most`, scaled to a whole number.
-struct Decimal {
+struct ScaledDecimal {
     scale: f64,
     most: f64,
 }
 
-impl Decimal {
+impl ScaledDecimal {
     fn whole<E: de::Error>(&self, value: f64) -> Result<u64, E> {
         if !(0.0..=self.most).contains(&value) {
             return Err(E::custom(format!("expected a number from 0 to {}, found {value}", self.most)));
@@ -159,7 +159,7 @@ impl Decimal {
     }
 }
 
-impl de::Visitor<'_> for Decimal {
+impl de::Visitor<'_> for ScaledDecimal {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,7 +192,7 @@ macro_rules! decimal {
     ($name:ident($inner:ty), scale $scale:literal, most $most:literal) => {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let whole = deserializer.deserialize_any(Decimal { scale: $scale, most: $most })?;
+                let whole = deserializer.deserialize_any(ScaledDecimal { scale: $scale, most: $most })?;
                 Ok(Self(<$inner>::try_from(whole).map_err(de::Error::custom)?))
             }
         }
@@ -206,7 +206,7 @@ macro_rules! decimal {
 }
 
 decimal!(Share(u32), scale 10_000.0, most 1.0);
-decimal!(Multiple(u32), scale 1_000_000.0, most 100.0);
+decimal!(PriceMultiple(u32), scale 1_000_000.0, most 100.0);
 decimal!(Price(u64), scale 1_000_000.0, most 1_000_000.0);
 
 #[cfg(test)]
@@ -216,9 +216,9 @@ mod tests {
     #[derive(Debug, PartialEq, Deserialize, Serialize)]
     struct All {
         share: Share,
-        multiple: Multiple,
+        multiple: PriceMultiple,
         price: Price,
-        day: Day,
+        day: CalendarDate,
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod tests {
         let all: All = toml::from_str(text).unwrap();
         let expected = All {
             share: Share::percent(55),
-            multiple: Multiple(25_000),
+            multiple: PriceMultiple(25_000),
             price: Price(28_000),
-            day: Day(toml::value::Date { year: 2026, month: 11, day: 15 }),
+            day: CalendarDate(toml::value::Date { year: 2026, month: 11, day: 15 }),
         };
         assert_eq!(all, expected);
         let json = serde_json::to_string(&all).unwrap();
@@ -245,7 +245,8 @@ mod tests {
             assert!(share(wrong).is_err(), "{wrong}");
         }
         assert!(
-            toml::from_str::<std::collections::BTreeMap<String, Day>>("x = 2026-11-15T01:02:03Z").is_err()
+            toml::from_str::<std::collections::BTreeMap<String, CalendarDate>>("x = 2026-11-15T01:02:03Z")
+                .is_err()
         );
     }
 

@@ -9,10 +9,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    blocks::{BlockConfig, build_context, compact_loops},
     budget::Budget,
     context::Context,
-    pipeline::{Reduced, Reducer, State},
+    loop_blocks::{BlockConfig, build_context, compact_loops},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
 };
 
 /// Puts blocks over loops.
@@ -25,8 +25,8 @@ impl Reducer for Blocks {
         "blocks"
     }
 
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         let overlay = compact_loops(&context, &self.0, budget.ceiling());
-        Reduced { context: build_context(context, &overlay), state }
+        ReducerOutput { context: build_context(context, &overlay), state }
     }
 }

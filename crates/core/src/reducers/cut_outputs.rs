@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Fidelity, Segment, Tier},
-    event::Part,
-    pipeline::{Reduced, Reducer, State, excess},
+    context::{Context, Fidelity, Segment, SegmentEdit, Tier},
+    event::ContentPart,
+    pipeline::{Reducer, ReducerOutput, ReducerState, excess},
     profile::Share,
     reducers::{
-        cut::{Keep, Piece, cut, pieces},
-        stub::{Scribe, count},
+        cut_text::{CuttablePart, HeadAndTail, cut, pieces},
+        stub_text::{StubWriter, count},
     },
     tokens::Tokens,
 };
@@ -82,23 +82,23 @@ impl Reducer for CutOutputs {
         tier == Tier::ToolResults
     }
 
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         let limits = self.limits_of_turns(&context, budget);
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         let mut left = excess(&context, budget, |tier| self.serves(tier));
         let end = (context.last_turn() + 1).saturating_sub(self.spare_turns);
         let pinned: Vec<bool> = context.segments().iter().map(|segment| context.is_pinned(segment)).collect();
         let context = context.edit(self.name(), |index, segment| {
             let goes = left > Tokens(0) && segment.turn() < end && segment.call().is_some() && !pinned[index];
             if !goes || segment.fidelity() > Fidelity::Cut {
-                return Edit::Keep;
+                return SegmentEdit::Keep;
             }
             let cut = limits.get(&segment.turn()).unwrap_or(self);
-            let Some((parts, saved)) = cut.cut_parts(&scribe, segment) else { return Edit::Keep };
+            let Some((parts, saved)) = cut.cut_parts(&scribe, segment) else { return SegmentEdit::Keep };
             left = Tokens(left.0.saturating_sub(saved.0));
-            Edit::Replace { parts, fidelity: Fidelity::Cut }
+            SegmentEdit::Replace { parts, fidelity: Fidelity::Cut }
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
@@ -135,14 +135,18 @@ impl CutOutputs {
     }
 
     /// The parts of a result with those cut that are too long, and the tokens this saves; `None` if none is.
-    pub(crate) fn cut_parts(&self, scribe: &Scribe, segment: &Segment) -> Option<(Vec<Part>, Tokens)> {
+    pub(crate) fn cut_parts(
+        &self,
+        scribe: &StubWriter,
+        segment: &Segment,
+    ) -> Option<(Vec<ContentPart>, Tokens)> {
         let mut saved = Tokens(0);
         let mut parts = Vec::new();
         for piece in pieces(segment) {
             parts.push(match self.cut_text(scribe, segment, piece) {
                 Some((text, less)) => {
                     saved += less;
-                    Part::Text { text }
+                    ContentPart::Text { text }
                 }
                 None => piece.part.clone(),
             });
@@ -150,20 +154,29 @@ impl CutOutputs {
         (saved > Tokens(0)).then_some((parts, saved))
     }
 
-    fn cut_text(&self, scribe: &Scribe, segment: &Segment, piece: Piece<'_>) -> Option<(String, Tokens)> {
-        let Piece { part: Part::Text { text }, tokens, whole: (Part::Text { text: sent }, cost) } = piece
+    fn cut_text(
+        &self,
+        scribe: &StubWriter,
+        segment: &Segment,
+        piece: CuttablePart<'_>,
+    ) -> Option<(String, Tokens)> {
+        let CuttablePart {
+            part: ContentPart::Text { text },
+            tokens,
+            whole: (ContentPart::Text { text: sent }, cost),
+        } = piece
         else {
             return None;
         };
-        let whole = Keep { head: cost, tail: cost, lines: self.lines.map(|lines| lines / 2) };
+        let whole = HeadAndTail { head: cost, tail: cost, lines: self.lines.map(|lines| lines / 2) };
         let keep = match self.tokens {
-            Some(limit) if tokens > limit.over => Keep { head: limit.head, tail: limit.tail, ..whole },
+            Some(limit) if tokens > limit.over => HeadAndTail { head: limit.head, tail: limit.tail, ..whole },
             _ if self.lines.is_some_and(|lines| text.lines().nth(lines).is_some()) => whole,
             _ => return None,
         };
         let shorter = cut(sent, cost, keep, &scribe.meter, |left| {
             let lines = count(left.lines, "line", "lines");
-            format!("[… {lines}, {} tokens left out{} …]", left.tokens, scribe.behind(segment))
+            format!("[… {lines}, {} tokens left out{} …]", left.tokens, scribe.recall_instruction(segment))
         })?;
         let saved = Tokens(tokens.0.saturating_sub(scribe.meter.text(&shorter).0));
         (saved > Tokens(0)).then_some((shorter, saved))
@@ -194,10 +207,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        context::Names,
-        meter::{Meter, Overhead},
+        context::EventNaming,
+        meter::{Meter, TokenOverhead},
         notation::read,
-        project::{Line, project},
+        projection::{EventLine, project},
         reducers::testing::{reduced, shown},
         tokens::TokenCounter,
     };
@@ -247,9 +260,13 @@ assistant: Done.
         let share = Some(Share::percent(40));
         let cut = CutOutputs { tokens: Some(limit), share, spare_turns: 0, ..CutOutputs::default() };
         let sizes = |ceiling| {
-            let meter = Arc::new(Meter::new(Arc::new(crate::notation::Words), Overhead::default()));
-            let context = project(&Line::new(read(log)), meter, Names::Messages);
-            let reduced = cut.reduce(context, &Budget::new(Tokens(ceiling)).aim(Tokens(0)), State::default());
+            let meter = Arc::new(Meter::new(Arc::new(crate::notation::Words), TokenOverhead::default()));
+            let context = project(&EventLine::new(read(log)), meter, EventNaming::Messages);
+            let reduced = cut.reduce(
+                context,
+                &Budget::new(Tokens(ceiling)).with_target(Tokens(0)),
+                ReducerState::default(),
+            );
             let outputs = reduced.context.segments().iter().filter(|segment| segment.call().is_some());
             outputs.map(|segment| segment.tokens().0 / 100).collect::<Vec<_>>()
         };
@@ -300,15 +317,15 @@ assistant: Done.
         let events =
             read("user: Go.\nassistant:\n  call bash {}\n  -> 100000 lines of \"x\"\nassistant: Done.\n");
         let counter: &'static Listening = Box::leak(Box::default());
-        let meter = Arc::new(Meter::new(Arc::new(counter), Overhead::default()));
-        let mut line = Line::default();
+        let meter = Arc::new(Meter::new(Arc::new(counter), TokenOverhead::default()));
+        let mut line = EventLine::default();
         for event in events {
             let pieces = meter.pieces(&event.event);
             line.push(event, pieces);
         }
         counter.0.store(0, Ordering::Relaxed);
-        let context = project(&line, meter, Names::Messages);
-        let reduced = CutOutputs::default().reduce(context, &Budget::new(Tokens(0)), State::default());
+        let context = project(&line, meter, EventNaming::Messages);
+        let reduced = CutOutputs::default().reduce(context, &Budget::new(Tokens(0)), ReducerState::default());
         assert_eq!(reduced.context.changes().replaced, 1);
         let bytes = counter.0.load(Ordering::Relaxed);
         assert!(bytes < 10_000, "{bytes} bytes were counted again");

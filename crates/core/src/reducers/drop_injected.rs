@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit, Segment, Tier},
+    context::{Context, Segment, SegmentBody, SegmentEdit, Tier},
     event::Fact,
-    pipeline::{Reduced, Reducer, State},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
 };
 
 /// Leaves out additions of hooks to past messages.
@@ -27,23 +27,23 @@ impl Reducer for DropInjected {
         tier == Tier::Dialogue
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
         let newest = context.segments().iter().rposition(Segment::is_user).unwrap_or(0);
         let past = context.segments().iter().take(newest);
         let goes: Vec<bool> =
             past.map(|segment| is_injected(segment) && !context.is_pinned(segment)).collect();
         let context = context.edit(self.name(), |index, _| match goes.get(index) {
-            Some(true) => Edit::Drop,
-            _ => Edit::Keep,
+            Some(true) => SegmentEdit::Drop,
+            _ => SegmentEdit::Keep,
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
 /// Returns true if a hook added the segment, however much of it is still shown.
 fn is_injected(segment: &Segment) -> bool {
     match segment.body() {
-        Body::User { event, .. } => matches!(event.event.fact, Fact::Injected { .. }),
+        SegmentBody::User { event, .. } => matches!(event.event.fact, Fact::Injected { .. }),
         _ => false,
     }
 }

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit},
-    pipeline::{Reduced, Reducer, State},
-    reducers::fold_oldest::{Folding, Measure, Reach, Stage, folded_through},
+    context::{Context, SegmentEdit},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
+    reducers::fold_oldest::{FoldMeasure, FoldReach, FoldRule, FoldStage, folded_through},
     tokens::Tokens,
 };
 
@@ -31,40 +31,36 @@ impl Reducer for DropMiddle {
         "drop_middle"
     }
 
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         // A reduction that leaves little room below the ceiling is soon followed by the next, and each costs the
         // provider's cache: more goes, and then down to the target, if less than half of that room is free.
         let (target, ceiling) = (budget.target(), budget.ceiling());
         let half_way = Tokens(target.0.midpoint(ceiling.0));
-        let folding = Folding {
+        let folding = FoldRule {
             by: self.name(),
             within: (Bound::Unbounded, Bound::Unbounded),
-            measure: Measure::Whole,
+            measure: FoldMeasure::Whole,
         };
         let mut context = folding.fold(
             context,
             &[
-                Stage { reach: Reach::Work, goal: target, enough: half_way },
-                Stage { reach: Reach::Added, goal: target, enough: half_way },
-                Stage { reach: Reach::Messages, goal: target, enough: ceiling },
-                Stage::until(Reach::Everything, ceiling),
+                FoldStage { reach: FoldReach::Work, goal: target, enough: half_way },
+                FoldStage { reach: FoldReach::Added, goal: target, enough: half_way },
+                FoldStage { reach: FoldReach::Messages, goal: target, enough: ceiling },
+                FoldStage::until(FoldReach::Everything, ceiling),
             ],
         );
         if context.tokens() > budget.ceiling() {
             let essential = context.essential();
-            context =
-                context.edit(
-                    self.name(),
-                    |index, _| {
-                        if essential.contains(index) { Edit::Keep } else { Edit::Drop }
-                    },
-                );
+            context = context.edit(self.name(), |index, _| {
+                if essential.contains(index) { SegmentEdit::Keep } else { SegmentEdit::Drop }
+            });
         }
         let state = match folded_through(&context, self.name()) {
             Some(floor) => state.with(self.name(), floor),
             None => state,
         };
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
@@ -89,7 +85,7 @@ assistant: On it.
 
     fn at(ceiling: u64) -> String {
         let budget = Budget::new(Tokens(ceiling));
-        show(&DropMiddle::default().reduce(context(LOG), &budget, State::default()).context)
+        show(&DropMiddle::default().reduce(context(LOG), &budget, ReducerState::default()).context)
     }
 
     #[test]
@@ -140,8 +136,11 @@ user: And?
     #[test]
     fn what_went_in_vain_comes_back_in_the_order_of_its_worth() {
         for (ceiling, least) in [(130, 110), (100, 80), (70, 50), (50, 30)] {
-            let reduced =
-                DropMiddle::default().reduce(context(LARGE), &Budget::new(Tokens(ceiling)), State::default());
+            let reduced = DropMiddle::default().reduce(
+                context(LARGE),
+                &Budget::new(Tokens(ceiling)),
+                ReducerState::default(),
+            );
             let tokens = reduced.context.tokens();
             let shown = show(&reduced.context);
             assert!(Tokens(least) <= tokens && tokens <= Tokens(ceiling), "at {ceiling}:\n{shown}");
@@ -152,7 +151,7 @@ user: And?
     fn a_summary_that_goes_is_told_apart_from_messages() {
         let log = "user: One.\nassistant: Yes.\nuser: Two.\ncompacted through 2 keep 3: 30 words of \"sum\"\nuser: Now.\n";
         let budget = Budget::new(Tokens(20));
-        let reduced = DropMiddle::default().reduce(context(log), &budget, State::default());
+        let reduced = DropMiddle::default().reduce(context(log), &budget, ReducerState::default());
         insta::assert_snapshot!(show(&reduced.context), @r"
         note        1-2, 4  summary      12 by drop_middle  [a summary of 2 messages is not shown; 30 tokens; messages 1-2]
         user        3       verbatim      1  Two.
@@ -161,7 +160,7 @@ user: And?
         ");
         let log = format!("{log}assistant: 30 words of \"x\"\nuser: And?\n");
         let budget = Budget::new(Tokens(25));
-        let reduced = DropMiddle::default().reduce(context(&log), &budget, State::default());
+        let reduced = DropMiddle::default().reduce(context(&log), &budget, ReducerState::default());
         insta::assert_snapshot!(show(&reduced.context), @r"
         note        1-6     summary      21 by drop_middle  [1 turn is not shown: 3 messages, 2 from the user, and a summary of 2 messages; 62 tokens; messages 1-6]
         user        7       verbatim      1  And?

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Segment, Tier},
-    pipeline::{Reduced, Reducer, State},
-    profile::Rule,
+    context::{Context, Segment, SegmentEdit, Tier},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
+    profile::ProviderRule,
 };
 
 /// Drops the model's reasoning.
@@ -44,28 +44,28 @@ pub enum ReasoningScope {
 
 impl ReasoningScope {
     /// The same, or less if that is all that a model's rules allow.
-    pub fn under(self, rules: &BTreeSet<Rule>) -> Self {
+    pub fn narrowed_by(self, rules: &BTreeSet<ProviderRule>) -> Self {
         self.max(rules.iter().map(|rule| Self::allowed_by(*rule)).max().unwrap_or(Self::All))
     }
 
     /// Scope that one rule allows.
-    fn allowed_by(rule: Rule) -> Self {
+    fn allowed_by(rule: ProviderRule) -> Self {
         match rule {
-            Rule::ReasoningReturned => Self::KeepWithCalls,
+            ProviderRule::ReasoningReturned => Self::KeepWithCalls,
             // The thinking of a loop, and content that a call was signed over, must be there until the loop
             // has ended.
-            Rule::ThinkingStaysInOpenLoop
-            | Rule::PreservedThinking
-            | Rule::ReasoningStaysWithItem
-            | Rule::CallsSigned => Self::KeepOpenLoop,
-            Rule::RolesAlternate
-            | Rule::FirstIsUser
-            | Rule::CallsAnswered
-            | Rule::ResultsFirst
-            | Rule::NoEmptyText
-            | Rule::ThinkingVerbatim
-            | Rule::CompactionItemOpaque
-            | Rule::PrefillRefused => Self::All,
+            ProviderRule::ThinkingStaysInOpenLoop
+            | ProviderRule::PreservedThinking
+            | ProviderRule::ReasoningStaysWithItem
+            | ProviderRule::CallsSigned => Self::KeepOpenLoop,
+            ProviderRule::RolesAlternate
+            | ProviderRule::FirstIsUser
+            | ProviderRule::CallsAnswered
+            | ProviderRule::ResultsFirst
+            | ProviderRule::NoEmptyText
+            | ProviderRule::ThinkingVerbatim
+            | ProviderRule::CompactionItemOpaque
+            | ProviderRule::PrefillRefused => Self::All,
         }
     }
 }
@@ -79,7 +79,7 @@ impl Reducer for DropReasoning {
         tier == Tier::Reasoning
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
         let end = match self.scope {
             ReasoningScope::All => context.segments().len(),
             ReasoningScope::KeepOpenLoop | ReasoningScope::KeepWithCalls => context.essential().loop_start(),
@@ -96,9 +96,9 @@ impl Reducer for DropReasoning {
         let context = context.edit(self.name(), |index, segment| {
             let stays = index >= end || pinned[index] || called.contains(&segment.turn());
             let goes = segment.tier() == Tier::Reasoning && !stays;
-            if goes { Edit::Drop } else { Edit::Keep }
+            if goes { SegmentEdit::Drop } else { SegmentEdit::Keep }
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
@@ -140,16 +140,16 @@ assistant:
     #[test]
     fn the_rules_of_a_model_may_allow_less_than_the_scope_and_never_more() {
         use ReasoningScope::{All, KeepOpenLoop, KeepWithCalls, Never};
-        let check = |scope: ReasoningScope, rules: &[Rule], expect| {
-            assert_eq!(scope.under(&rules.iter().copied().collect()), expect, "{scope:?} {rules:?}");
+        let check = |scope: ReasoningScope, rules: &[ProviderRule], expect| {
+            assert_eq!(scope.narrowed_by(&rules.iter().copied().collect()), expect, "{scope:?} {rules:?}");
         };
         check(All, &[], All);
-        check(All, &[Rule::CallsAnswered, Rule::RolesAlternate], All);
-        check(All, &[Rule::ThinkingStaysInOpenLoop], KeepOpenLoop);
-        check(All, &[Rule::PreservedThinking], KeepOpenLoop);
-        check(All, &[Rule::CallsSigned], KeepOpenLoop);
-        check(KeepOpenLoop, &[Rule::ReasoningReturned, Rule::CallsSigned], KeepWithCalls);
-        check(Never, &[Rule::ReasoningReturned], Never);
+        check(All, &[ProviderRule::CallsAnswered, ProviderRule::RolesAlternate], All);
+        check(All, &[ProviderRule::ThinkingStaysInOpenLoop], KeepOpenLoop);
+        check(All, &[ProviderRule::PreservedThinking], KeepOpenLoop);
+        check(All, &[ProviderRule::CallsSigned], KeepOpenLoop);
+        check(KeepOpenLoop, &[ProviderRule::ReasoningReturned, ProviderRule::CallsSigned], KeepWithCalls);
+        check(Never, &[ProviderRule::ReasoningReturned], Never);
         check(KeepWithCalls, &[], KeepWithCalls);
     }
 

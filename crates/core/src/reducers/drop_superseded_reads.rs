@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Fidelity, Segment, Tier},
+    context::{Context, Fidelity, Segment, SegmentEdit, Tier},
     id::Seq,
-    pipeline::{Reduced, Reducer, State},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
     reducers::{
-        failure::Failure,
-        fetched::{Extent, Fetched, Kind},
-        stub::{Scribe, brief, size, tool},
+        failed_result::FailedResult,
+        fetch_subject::{FetchKind, FetchSubject, FileExtent},
+        stub_text::{StubWriter, shorten_to, size, tool},
     },
 };
 
@@ -38,33 +38,33 @@ impl Reducer for DropSupersededReads {
         tier == Tier::ToolResults
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
         let superseded = superseded(&context);
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         let context = context.edit(self.name(), |index, segment| match &superseded[index] {
             Some(by) => stub(&scribe, segment, by),
-            None => Edit::Keep,
+            None => SegmentEdit::Keep,
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
 /// Call that supersedes a result.
-struct Successor {
-    what: What,
+struct SupersedingCall {
+    what: SupersededBy,
     target: String,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum SupersededBy {
     Again,
     Written,
 }
 
 /// For each segment, the call that supersedes it.
-fn superseded(context: &Context) -> Vec<Option<Successor>> {
-    let mut later = Later::default();
-    let mut superseded: Vec<Option<Successor>> = Vec::new();
+fn superseded(context: &Context) -> Vec<Option<SupersedingCall>> {
+    let mut later = LaterAccesses::default();
+    let mut superseded: Vec<Option<SupersedingCall>> = Vec::new();
     for segment in context.segments().iter().rev() {
         superseded.push(later.see(segment).filter(|_| !context.is_pinned(segment)));
     }
@@ -74,56 +74,63 @@ fn superseded(context: &Context) -> Vec<Option<Successor>> {
 
 /// Reads and changes after a segment: of each call and each file, the newest.
 #[derive(Default)]
-struct Later<'c> {
+struct LaterAccesses<'c> {
     calls: HashMap<(&'c str, &'c str), Seq>,
-    files: HashMap<String, (What, Seq)>,
+    files: HashMap<String, (SupersededBy, Seq)>,
 }
 
-impl<'c> Later<'c> {
+impl<'c> LaterAccesses<'c> {
     /// The call that supersedes the segment; the segment itself is then among the later ones.
-    fn see(&mut self, segment: &'c Segment) -> Option<Successor> {
+    fn see(&mut self, segment: &'c Segment) -> Option<SupersedingCall> {
         let (call, at) = (segment.call()?, segment.source()?);
-        let fetched = Fetched::of(call)?;
+        let fetched = FetchSubject::of(call)?;
         // A failed call neither gives way nor supersedes, and a stub has no content to show.
-        let is_stub = segment.fidelity() > Fidelity::Cut && fetched.kind != Kind::Change;
-        if Failure::of(segment).is_some() || is_stub {
+        let is_stub = segment.fidelity() > Fidelity::Cut && fetched.kind != FetchKind::Change;
+        if FailedResult::of(segment).is_some() || is_stub {
             return None;
         }
         let same_call = (call.name.0.as_str(), call.arguments.as_str());
-        let again = self.calls.get(&same_call).map(|later| (What::Again, *later));
+        let again = self.calls.get(&same_call).map(|later| (SupersededBy::Again, *later));
         let of_file = self.files.get(&fetched.target).copied();
         let found = match fetched.kind {
-            Kind::Read => again.into_iter().chain(of_file).max_by_key(|(_, at)| *at),
-            Kind::Search | Kind::Command => again,
+            FetchKind::Read => again.into_iter().chain(of_file).max_by_key(|(_, at)| *at),
+            FetchKind::Search | FetchKind::Command => again,
             // A page may be another each time it is got, and a change is no reading.
-            Kind::Page | Kind::Change => None,
+            FetchKind::Page | FetchKind::Change => None,
         };
         self.calls.entry(same_call).or_insert(at);
-        let whole = fetched.extent == Extent::Whole;
+        let whole = fetched.extent == FileExtent::Whole;
         match fetched.kind {
             // Written text stands in the call, however its result is shown.
-            Kind::Change if whole => {
-                self.files.entry(fetched.target.clone()).or_insert((What::Written, at));
+            FetchKind::Change if whole => {
+                self.files.entry(fetched.target.clone()).or_insert((SupersededBy::Written, at));
             }
-            Kind::Read if whole && segment.fidelity() == Fidelity::Verbatim => {
-                self.files.entry(fetched.target.clone()).or_insert((What::Again, at));
+            FetchKind::Read if whole && segment.fidelity() == Fidelity::Verbatim => {
+                self.files.entry(fetched.target.clone()).or_insert((SupersededBy::Again, at));
             }
-            Kind::Read | Kind::Change | Kind::Search | Kind::Command | Kind::Page => {}
+            FetchKind::Read
+            | FetchKind::Change
+            | FetchKind::Search
+            | FetchKind::Command
+            | FetchKind::Page => {}
         }
-        found.map(|(what, _)| Successor { what, target: fetched.target })
+        found.map(|(what, _)| SupersedingCall { what, target: fetched.target })
     }
 }
 
 /// `[read_file result superseded: src/a.rs was read again later; 214 lines, 3120 tokens; recall 1b2c3d4e:12]`
-fn stub(scribe: &Scribe, segment: &Segment, by: &Successor) -> Edit {
-    let (tool, target) = (tool(segment), brief(&by.target, 120));
+fn stub(scribe: &StubWriter, segment: &Segment, by: &SupersedingCall) -> SegmentEdit {
+    let (tool, target) = (tool(segment), shorten_to(&by.target, 120));
     let how = match by.what {
-        What::Again => "again later",
-        What::Written => "written anew later",
+        SupersededBy::Again => "again later",
+        SupersededBy::Written => "written anew later",
     };
-    let line =
-        format!("[{tool} result superseded: `{target}` {how}; {}{}]", size(segment), scribe.behind(segment));
-    Edit::line(line, Fidelity::Stub)
+    let line = format!(
+        "[{tool} result superseded: `{target}` {how}; {}{}]",
+        size(segment),
+        scribe.recall_instruction(segment)
+    );
+    SegmentEdit::line(line, Fidelity::Stub)
 }
 
 #[cfg(test)]
@@ -142,7 +149,7 @@ mod tests {
             .collect();
         let context = reduced(&DropSupersededReads::default(), 0, &log);
         let touched =
-            context.segments().iter().enumerate().filter(|(_, segment)| segment.touched().is_some());
+            context.segments().iter().enumerate().filter(|(_, segment)| segment.last_author().is_some());
         let found: Vec<usize> = touched.map(|(index, _)| index).collect();
         assert_eq!(found, expect, "{calls:?}");
     }
@@ -205,11 +212,11 @@ assistant:
   -> 40 words of "x"
 "#;
         let expired = context(log).edit("test", |index, segment| match index {
-            1 => Edit::line(size(segment), Fidelity::Stub),
-            _ => Edit::Keep,
+            1 => SegmentEdit::line(size(segment), Fidelity::Stub),
+            _ => SegmentEdit::Keep,
         });
         let reduced =
-            DropSupersededReads::default().reduce(expired, &Budget::new(Tokens(0)), State::default());
-        assert_eq!(reduced.context.segments()[0].touched(), None);
+            DropSupersededReads::default().reduce(expired, &Budget::new(Tokens(0)), ReducerState::default());
+        assert_eq!(reduced.context.segments()[0].last_author(), None);
     }
 }

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Fidelity, Segment, Tier},
-    event::Part,
-    pipeline::{Reduced, Reducer, State},
-    reducers::stub::Scribe,
+    context::{Context, Fidelity, Segment, SegmentEdit, Tier},
+    event::ContentPart,
+    pipeline::{Reducer, ReducerOutput, ReducerState},
+    reducers::stub_text::StubWriter,
     tokens::Tokens,
 };
 
@@ -39,16 +39,16 @@ impl Reducer for EvictMedia {
         matches!(tier, Tier::Media | Tier::ToolResults)
     }
 
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         let kept = self.kept(&context);
         let context = self.evict(context, &kept);
         let cap = budget.cap_of(Tier::Media).unwrap_or(Tokens::MAX);
         let left = Tokens(context.counted_against(Tier::Media).0.saturating_sub(cap.0));
         if left == Tokens(0) {
-            return Reduced { context, state };
+            return ReducerOutput { context, state };
         }
         let kept = under_cap(&context, left);
-        Reduced { context: self.evict(context, &kept), state }
+        ReducerOutput { context: self.evict(context, &kept), state }
     }
 }
 
@@ -70,10 +70,10 @@ impl EvictMedia {
     }
 
     fn evict(&self, context: Context, kept: &[Option<usize>]) -> Context {
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         context.edit(self.name(), |index, segment| match kept[index] {
             Some(newest) => evict(&scribe, segment, newest),
-            None => Edit::Keep,
+            None => SegmentEdit::Keep,
         })
     }
 }
@@ -81,15 +81,15 @@ impl EvictMedia {
 /// For each segment, how many of its media stay if the oldest ones, of so many tokens, must go; `None` if all do.
 fn under_cap(context: &Context, mut left: Tokens) -> Vec<Option<usize>> {
     let essential = context.essential();
-    let scribe = Scribe::of(context);
+    let scribe = StubWriter::of(context);
     let decide = |(index, segment): (usize, &Segment)| {
         if left == Tokens(0) || essential.contains(index) || context.is_pinned(segment) {
             return None;
         }
         let mut stay = media_in(segment);
         let (mut gone, mut lines) = (Tokens(0), Tokens(0));
-        for (part, tokens) in segment.counted() {
-            let Part::Media(media) = part else { continue };
+        for (part, tokens) in segment.parts_with_tokens() {
+            let ContentPart::Media(media) = part else { continue };
             if gone >= left {
                 break;
             }
@@ -107,11 +107,11 @@ fn under_cap(context: &Context, mut left: Tokens) -> Vec<Option<usize>> {
 }
 
 /// A line for each medium but the last `newest` ones.
-fn evict(scribe: &Scribe, segment: &Segment, newest: usize) -> Edit {
+fn evict(scribe: &StubWriter, segment: &Segment, newest: usize) -> SegmentEdit {
     let mut left = media_in(segment).saturating_sub(newest);
     let mut text = false;
-    let show = |part: &Part| match part {
-        Part::Media(media) if left > 0 => {
+    let show = |part: &ContentPart| match part {
+        ContentPart::Media(media) if left > 0 => {
             left -= 1;
             scribe.media(segment, media)
         }
@@ -121,12 +121,12 @@ fn evict(scribe: &Scribe, segment: &Segment, newest: usize) -> Edit {
         }
     };
     let parts = segment.shown().unwrap_or_default().iter().map(show).collect();
-    Edit::Replace { parts, fidelity: if text { Fidelity::Cut } else { Fidelity::Stub } }
+    SegmentEdit::Replace { parts, fidelity: if text { Fidelity::Cut } else { Fidelity::Stub } }
 }
 
 fn media_in(segment: &Segment) -> usize {
     let shown = segment.shown().unwrap_or_default();
-    shown.iter().filter(|part| matches!(part, Part::Media(_))).count()
+    shown.iter().filter(|part| matches!(part, ContentPart::Media(_))).count()
 }
 
 #[cfg(test)]
@@ -156,9 +156,9 @@ mod tests {
     fn a_cap_counts_media_in_results_too_and_takes_the_newest_if_it_must() {
         let log = "user: Look.\n  + image 640x480\nassistant:\n  call shot {}\n  -> image 640x480\n  -> image 640x480\nassistant: Yes.\nuser: So?\n";
         let at = |cap: u64| {
-            let budget = Budget::new(Tokens::MAX).cap(Tier::Media, Tokens(cap));
+            let budget = Budget::new(Tokens::MAX).with_cap(Tier::Media, Tokens(cap));
             let pipeline = pipeline(vec![AnyReducer::EvictMedia(EvictMedia::default())]);
-            let (reduced, _) = pipeline.run(context(log), &budget, State::default());
+            let (reduced, _) = pipeline.run(context(log), &budget, ReducerState::default());
             assert!(is_met(&reduced.context, &budget));
             reduced.context.segments().iter().map(media_in).collect::<Vec<_>>()
         };

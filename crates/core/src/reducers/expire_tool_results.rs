@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Fidelity, Segment, Tier},
-    pipeline::{Reduced, Reducer, State},
-    reducers::stub::Scribe,
+    context::{Context, Fidelity, Segment, SegmentEdit, Tier},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
+    reducers::stub_text::StubWriter,
 };
 
 /// Expires tool results.
@@ -21,15 +21,15 @@ use crate::{
 #[serde(deny_unknown_fields, default)]
 pub struct ExpireToolResults {
     /// Rule for tools without one of their own. By default 10 turns.
-    pub default: Retention,
+    pub default: ResultRetention,
     /// Rules by tool. By default `skill` is never evicted: its results are instructions.
-    pub tools: BTreeMap<String, Retention>,
+    pub tools: BTreeMap<String, ResultRetention>,
 }
 
 /// Time that a result stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Retention {
+pub enum ResultRetention {
     /// For this many turns after the one it was returned in.
     Turns(u64),
     /// While it is among the last so many of its tool.
@@ -41,8 +41,8 @@ pub enum Retention {
 impl Default for ExpireToolResults {
     fn default() -> Self {
         Self {
-            default: Retention::Turns(10),
-            tools: BTreeMap::from([("skill".to_owned(), Retention::NeverEvict)]),
+            default: ResultRetention::Turns(10),
+            tools: BTreeMap::from([("skill".to_owned(), ResultRetention::NeverEvict)]),
         }
     }
 }
@@ -56,13 +56,13 @@ impl Reducer for ExpireToolResults {
         tier == Tier::ToolResults
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
         let expired = self.expired(&context);
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         let context = context.edit(self.name(), |index, segment| {
-            if expired.contains(&index) { scribe.result(segment, "expired") } else { Edit::Keep }
+            if expired.contains(&index) { scribe.result(segment, "expired") } else { SegmentEdit::Keep }
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
@@ -76,9 +76,9 @@ impl ExpireToolResults {
             let newer = newer.entry(tool).or_default();
             *newer += 1;
             let outlived = match self.retention(tool) {
-                Retention::Turns(turns) => now.saturating_sub(segment.turn()) > turns,
-                Retention::Last(last) => *newer > last,
-                Retention::NeverEvict => false,
+                ResultRetention::Turns(turns) => now.saturating_sub(segment.turn()) > turns,
+                ResultRetention::Last(last) => *newer > last,
+                ResultRetention::NeverEvict => false,
             };
             outlived
                 && segment.turn() != now
@@ -88,7 +88,7 @@ impl ExpireToolResults {
         expired.map(|(index, _)| index).collect()
     }
 
-    fn retention(&self, tool: &str) -> Retention {
+    fn retention(&self, tool: &str) -> ResultRetention {
         self.tools.get(tool).copied().unwrap_or(self.default)
     }
 }
@@ -120,7 +120,7 @@ assistant:
   call bash {"command":"b"}
   -> 30 words of "b"
 "#;
-        let rule = ExpireToolResults { default: Retention::Last(0), ..ExpireToolResults::default() };
+        let rule = ExpireToolResults { default: ResultRetention::Last(0), ..ExpireToolResults::default() };
         assert_eq!(reduced(&rule, 0, log).changes().replaced, 0);
     }
 
@@ -140,7 +140,7 @@ assistant:
 pin 5
 assistant: Done.
 "#;
-        let rule = ExpireToolResults { default: Retention::Turns(0), ..ExpireToolResults::default() };
+        let rule = ExpireToolResults { default: ResultRetention::Turns(0), ..ExpireToolResults::default() };
         insta::assert_snapshot!(shown(&rule, 0, log), @r#"
         user        1       verbatim      1  Look.
         exchange    2-3     stub         11 by expire_tool_results  shot {} -> [shot result expired: 1 attachment, 50 tokens; message 3]
@@ -163,10 +163,10 @@ assistant:
   -> 30 lines of "a"
 assistant: Done.
 "#;
-        let rule = ExpireToolResults { default: Retention::Turns(0), ..ExpireToolResults::default() };
+        let rule = ExpireToolResults { default: ResultRetention::Turns(0), ..ExpireToolResults::default() };
         let budget = Budget::new(Tokens(0));
         let cut = reduced(&CutOutputs::by_lines(10), 0, log);
-        let expired = rule.reduce(cut, &budget, State::default()).context;
+        let expired = rule.reduce(cut, &budget, ReducerState::default()).context;
         insta::assert_snapshot!(show(&expired), @r#"
         user        1       verbatim      1  Look.
         exchange    2-3     stub         11 by expire_tool_results  bash {"command":"x"} -> [bash result expired: 30 lines, 60 tokens; message 3]
@@ -175,7 +175,7 @@ assistant: Done.
         total 24
         "#);
         let referred = reduced(&ReferOutputs { spare_turns: 0 }, 0, log);
-        let expired = rule.reduce(referred, &budget, State::default()).context;
+        let expired = rule.reduce(referred, &budget, ReducerState::default()).context;
         insta::assert_snapshot!(show(&expired), @r#"
         user        1       verbatim      1  Look.
         exchange    2-3     reference    13 by refer_outputs  bash {"command":"x"} -> [bash `x`: 30 lines, 60 tokens, no longer shown; message 3]
@@ -184,7 +184,7 @@ assistant: Done.
         total 35
         "#);
         let folded =
-            DropMiddle::default().reduce(expired, &Budget::new(Tokens(25)), State::default()).context;
+            DropMiddle::default().reduce(expired, &Budget::new(Tokens(25)), ReducerState::default()).context;
         insta::assert_snapshot!(show(&folded), @r"
         user        1       verbatim      1  Look.
         note        2-3     summary      16 by drop_middle  [1 turn is not shown: 2 messages, calls: bash ×1, read_file ×1; 124 tokens; messages 2-3]
@@ -202,13 +202,13 @@ assistant:
   -> 30 words of "x"
 assistant: Done.
 "#;
-        let rule = ExpireToolResults { default: Retention::Turns(0), ..ExpireToolResults::default() };
+        let rule = ExpireToolResults { default: ResultRetention::Turns(0), ..ExpireToolResults::default() };
         let cut = CutOutputs {
             tokens: Some(TokenLimit { over: Tokens(5), head: Tokens(5), tail: Tokens(5) }),
             ..CutOutputs::default()
         };
         let cut = reduced(&cut, 0, log);
-        let once = rule.reduce(cut, &Budget::new(Tokens(0)), State::default());
+        let once = rule.reduce(cut, &Budget::new(Tokens(0)), ReducerState::default());
         let twice = rule.reduce(once.context.clone(), &Budget::new(Tokens(0)), once.state);
         assert_eq!((once.context.changes().replaced, twice.context.changes().replaced), (2, 2));
     }

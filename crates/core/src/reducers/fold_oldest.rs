@@ -14,50 +14,50 @@ use std::{
 };
 
 use crate::{
-    context::{Body, Context, Folded, Key, Segment, Tier},
+    context::{Context, FoldedTotals, Segment, SegmentBody, SegmentKey, Tier},
     id::Seq,
-    reducers::stub::Scribe,
+    reducers::stub_text::StubWriter,
     tokens::Tokens,
 };
 
 /// Parameters of a folding.
-pub(super) struct Folding {
+pub(super) struct FoldRule {
     /// Author of the folding.
     pub(super) by: &'static str,
     /// The places that may be folded.
-    pub(super) within: (Bound<Key>, Bound<Key>),
+    pub(super) within: (Bound<SegmentKey>, Bound<SegmentKey>),
     /// Quantity that is measured.
-    pub(super) measure: Measure,
+    pub(super) measure: FoldMeasure,
 }
 
 /// Reach and goal of one step of a folding.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stage {
+pub(super) struct FoldStage {
     /// Segments that it may take.
-    pub(super) reach: Reach,
+    pub(super) reach: FoldReach,
     /// Until the measure is not over this.
     pub(super) goal: Tokens,
     /// Measure up to which the next stage is not needed.
     pub(super) enough: Tokens,
 }
 
-impl Stage {
+impl FoldStage {
     /// One that is over when its goal is met.
-    pub(super) fn until(reach: Reach, goal: Tokens) -> Self {
+    pub(super) fn until(reach: FoldReach, goal: Tokens) -> Self {
         Self { reach, goal, enough: goal }
     }
 }
 
 /// Quantity that a folding makes smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
+pub(super) enum FoldMeasure {
     /// The whole context.
     Whole,
     /// One tier of it.
     Tier(Tier),
 }
 
-impl Measure {
+impl FoldMeasure {
     fn of(self, context: &Context) -> Tokens {
         match self {
             Self::Whole => context.tokens(),
@@ -80,13 +80,13 @@ impl Measure {
     }
 }
 
-impl Folding {
+impl FoldRule {
     /// Folds the oldest turns, one stage after the other as far as they are needed. The goal of the first is
     /// the aim of all.
-    pub(super) fn fold(&self, given: Context, stages: &[Stage]) -> Context {
-        let worth = Worth::of(&given);
+    pub(super) fn fold(&self, given: Context, stages: &[FoldStage]) -> Context {
+        let worth = SegmentWorth::of(&given);
         let Some((first, wider)) = stages.split_first() else { return given };
-        let (runs, left) = self.plan(&given, &worth, &Limits::through(first.reach), first.goal);
+        let (runs, left) = self.plan(&given, &worth, &FoldLimits::through(first.reach), first.goal);
         if left <= first.enough || wider.is_empty() {
             return self.fold_runs(given, &runs);
         }
@@ -94,7 +94,7 @@ impl Folding {
         let mut reach = first.reach;
         for stage in wider {
             reach = stage.reach;
-            emptied = self.fold_to(emptied, &worth, &Limits::through(reach), stage.goal);
+            emptied = self.fold_to(emptied, &worth, &FoldLimits::through(reach), stage.goal);
             if self.measure.of(&emptied) <= stage.enough {
                 break;
             }
@@ -109,13 +109,13 @@ impl Folding {
     fn plan_again(
         &self,
         given: Context,
-        worth: &Worth,
+        worth: &SegmentWorth,
         emptied: &Context,
-        widest: Reach,
+        widest: FoldReach,
         goal: Tokens,
     ) -> Context {
-        let mut limits = Limits::through(widest).up_to(widest, worth.last_gone(&given, emptied, widest));
-        for reach in [Reach::Messages, Reach::Added].into_iter().filter(|reach| *reach < widest) {
+        let mut limits = FoldLimits::through(widest).up_to(widest, worth.last_gone(&given, emptied, widest));
+        for reach in [FoldReach::Messages, FoldReach::Added].into_iter().filter(|reach| *reach < widest) {
             let without = self.fold_to(given.clone(), worth, &limits.up_to(reach, None), Tokens(0));
             let reduced = self.fold_to(without, worth, &limits, goal);
             limits = limits.up_to(reach, worth.last_gone(&given, &reduced, reach));
@@ -123,7 +123,7 @@ impl Folding {
         self.fold_to(given, worth, &limits, goal)
     }
 
-    fn fold_to(&self, context: Context, worth: &Worth, limits: &Limits, goal: Tokens) -> Context {
+    fn fold_to(&self, context: Context, worth: &SegmentWorth, limits: &FoldLimits, goal: Tokens) -> Context {
         let (runs, _) = self.plan(&context, worth, limits, goal);
         self.fold_runs(context, &runs)
     }
@@ -132,20 +132,20 @@ impl Folding {
         if runs.is_empty() {
             return context;
         }
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         context.fold(self.by, runs, |folded| scribe.note(folded))
     }
 }
 
 /// The newest event that anything this reducer folded stands for: where a later read may begin.
 pub(super) fn folded_through(context: &Context, by: &'static str) -> Option<u64> {
-    let notes = context.segments().iter().filter(|segment| segment.touched() == Some(by));
+    let notes = context.segments().iter().filter(|segment| segment.last_author() == Some(by));
     notes.filter_map(|segment| segment.stands_for().last()).map(|seq| seq.0).max()
 }
 
 /// Segments that a folding may take, from the first to go to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reach {
+pub(super) enum FoldReach {
     /// The agent's texts and calls, and earlier additions of hooks.
     Work,
     /// The last addition of each hook to the loop in progress.
@@ -158,41 +158,41 @@ pub(super) enum Reach {
 
 /// Amount that may go: of each reach, the segments up to this one.
 #[derive(Clone, Copy, Debug)]
-struct Limits([Option<Key>; 4]);
+struct FoldLimits([Option<SegmentKey>; 4]);
 
-impl Limits {
+impl FoldLimits {
     /// All of a reach and of those below it.
-    fn through(reach: Reach) -> Self {
-        const END: Key = Key { seq: Seq(u64::MAX), part: usize::MAX };
-        let reaches = [Reach::Work, Reach::Added, Reach::Messages, Reach::Everything];
+    fn through(reach: FoldReach) -> Self {
+        const END: SegmentKey = SegmentKey { seq: Seq(u64::MAX), part: usize::MAX };
+        let reaches = [FoldReach::Work, FoldReach::Added, FoldReach::Messages, FoldReach::Everything];
         Self(reaches.map(|one| (one <= reach).then_some(END)))
     }
 
     /// The same, but of one reach only this much.
-    fn up_to(mut self, reach: Reach, last: Option<Key>) -> Self {
+    fn up_to(mut self, reach: FoldReach, last: Option<SegmentKey>) -> Self {
         self.0[reach as usize] = last;
         self
     }
 
-    fn allow(&self, reach: Reach, key: Key) -> bool {
+    fn allow(&self, reach: FoldReach, key: SegmentKey) -> bool {
         self.0[reach as usize].is_some_and(|last| key <= last)
     }
 }
 
 /// Value of a context's segments, which decides how long they are kept. It holds for the context it was made
 /// of and for all contexts made of that by folding.
-pub(crate) struct Worth {
+pub(crate) struct SegmentWorth {
     /// The newest message and the open exchange.
-    newest: Option<Key>,
-    open: Option<(Key, Key)>,
-    first_message: Option<Key>,
+    newest: Option<SegmentKey>,
+    open: Option<(SegmentKey, SegmentKey)>,
+    first_message: Option<SegmentKey>,
     /// The last addition of each hook to the loop in progress.
-    added: HashSet<Key>,
+    added: HashSet<SegmentKey>,
     /// Turns with something pinned in their answer: an answer stays as a whole.
     pinned: HashSet<u64>,
 }
 
-impl Worth {
+impl SegmentWorth {
     pub(crate) fn of(context: &Context) -> Self {
         let segments = context.segments();
         let essential = context.essential();
@@ -208,9 +208,9 @@ impl Worth {
     }
 
     /// Reach that a folding must have to take a segment; `None` if none may.
-    fn reach(&self, context: &Context, segment: &Segment) -> Option<Reach> {
+    fn reach(&self, context: &Context, segment: &Segment) -> Option<FoldReach> {
         let key = segment.key();
-        let is_note = matches!(segment.body(), Body::Note(_));
+        let is_note = matches!(segment.body(), SegmentBody::Note(_));
         let is_open = self.open.is_some_and(|(first, last)| first <= key && key <= last);
         if segment.is_prefix() || (!is_note && (self.newest == Some(key) || is_open)) {
             return None;
@@ -220,15 +220,15 @@ impl Worth {
         } else {
             context.is_pinned(segment)
         };
-        let is_kept = matches!(segment.body(), Body::Instruction(_) | Body::Summary(_));
+        let is_kept = matches!(segment.body(), SegmentBody::Instruction(_) | SegmentBody::Summary(_));
         Some(if is_pinned || is_kept || (segment.is_user() && self.first_message == Some(key)) {
-            Reach::Everything
+            FoldReach::Everything
         } else if segment.is_user() {
-            Reach::Messages
+            FoldReach::Messages
         } else if !is_note && self.added.contains(&key) {
-            Reach::Added
+            FoldReach::Added
         } else {
-            Reach::Work
+            FoldReach::Work
         })
     }
 
@@ -236,16 +236,17 @@ impl Worth {
     /// or a hook's addition to the newest message.
     pub(crate) fn holds(&self, context: &Context, segment: &Segment) -> bool {
         match self.reach(context, segment) {
-            None | Some(Reach::Added) => true,
-            Some(Reach::Everything) => !segment.is_user() || context.is_pinned(segment),
-            Some(Reach::Work | Reach::Messages) => false,
+            None | Some(FoldReach::Added) => true,
+            Some(FoldReach::Everything) => !segment.is_user() || context.is_pinned(segment),
+            Some(FoldReach::Work | FoldReach::Messages) => false,
         }
     }
 
     /// The last segment of a reach that is shown in `given` and not in `reduced`.
-    fn last_gone(&self, given: &Context, reduced: &Context, reach: Reach) -> Option<Key> {
-        let shown = reduced.segments().iter().filter(|segment| !matches!(segment.body(), Body::Note(_)));
-        let shown: HashSet<Key> = shown.map(Segment::key).collect();
+    fn last_gone(&self, given: &Context, reduced: &Context, reach: FoldReach) -> Option<SegmentKey> {
+        let shown =
+            reduced.segments().iter().filter(|segment| !matches!(segment.body(), SegmentBody::Note(_)));
+        let shown: HashSet<SegmentKey> = shown.map(Segment::key).collect();
         let gone =
             |segment: &&Segment| !shown.contains(&segment.key()) && self.reach(given, segment) == Some(reach);
         given.segments().iter().rev().find(gone).map(Segment::key)
@@ -254,7 +255,7 @@ impl Worth {
 
 /// The last addition of each hook to the loop that begins at `start`; segments beside its message may come
 /// before it.
-fn added(segments: &[Segment], start: usize) -> HashSet<Key> {
+fn added(segments: &[Segment], start: usize) -> HashSet<SegmentKey> {
     let asked = segments.get(start).and_then(Segment::source);
     let mut hooks = HashSet::new();
     let newest_first = segments.iter().enumerate().rev();
@@ -267,29 +268,29 @@ fn added(segments: &[Segment], start: usize) -> HashSet<Key> {
     last.map(|(_, segment)| segment.key()).collect()
 }
 
-struct Open {
+struct OpenFold {
     start: usize,
     /// Tokens of the run, as far as the measure includes it, and in all.
     measured: Tokens,
     tokens: Tokens,
-    folded: Folded,
+    folded: FoldedTotals,
 }
 
-impl Folding {
+impl FoldRule {
     /// Runs to fold, and the measure afterwards.
     fn plan(
         &self,
         context: &Context,
-        worth: &Worth,
-        limits: &Limits,
+        worth: &SegmentWorth,
+        limits: &FoldLimits,
         goal: Tokens,
     ) -> (Vec<Range<usize>>, Tokens) {
         let segments = context.segments();
-        let scribe = Scribe::of(context);
+        let scribe = StubWriter::of(context);
         let within = self.places(context);
         let mut left = self.measure.of(context);
         let mut runs = Vec::new();
-        let mut open: Option<Open> = None;
+        let mut open: Option<OpenFold> = None;
         for index in within.clone() {
             if left <= goal {
                 return (runs, left);
@@ -305,11 +306,11 @@ impl Folding {
                 }
                 continue;
             }
-            let run = open.get_or_insert_with(|| Open {
+            let run = open.get_or_insert_with(|| OpenFold {
                 start: index,
                 measured: Tokens(0),
                 tokens: Tokens(0),
-                folded: Folded::default(),
+                folded: FoldedTotals::default(),
             });
             run.measured += self.measure.of_segment(segment);
             run.tokens += segment.tokens();
@@ -356,11 +357,12 @@ impl Folding {
     fn close(
         &self,
         context: &Context,
-        scribe: &Scribe,
-        open: &Open,
+        scribe: &StubWriter,
+        open: &OpenFold,
         end: usize,
     ) -> Option<(Range<usize>, Tokens)> {
-        let (wrapping, words) = context.note_cost(&context.told(&scribe.note(&open.folded), &open.folded));
+        let (wrapping, words) =
+            context.note_cost(&context.note_text(&scribe.note(&open.folded), &open.folded));
         let note = wrapping + words;
         let saved = less(open.measured, self.measure.of_note(note));
         (note < open.tokens && saved > Tokens(0)).then_some((open.start..end, saved))

@@ -4,24 +4,24 @@
 //! default policy runs.
 
 mod blocks;
-mod cut;
 pub(crate) mod cut_outputs;
+mod cut_text;
 mod drop_injected;
 mod drop_middle;
 mod drop_reasoning;
 mod drop_superseded_reads;
 mod evict_media;
 mod expire_tool_results;
-pub(crate) mod failure;
-pub(crate) mod fetched;
+pub(crate) mod failed_result;
+pub(crate) mod fetch_subject;
 pub(crate) mod fold_oldest;
 mod prune;
-mod read_only;
+mod read_only_commands;
 mod refer_outputs;
 mod shorten_summaries;
 mod slide_dialogue;
 mod split_turn;
-pub(crate) mod stub;
+pub(crate) mod stub_text;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,7 +35,7 @@ pub use self::{
     drop_reasoning::{DropReasoning, ReasoningScope},
     drop_superseded_reads::DropSupersededReads,
     evict_media::EvictMedia,
-    expire_tool_results::{ExpireToolResults, Retention},
+    expire_tool_results::{ExpireToolResults, ResultRetention},
     prune::Prune,
     refer_outputs::ReferOutputs,
     shorten_summaries::ShortenSummaries,
@@ -45,8 +45,8 @@ pub use self::{
 use crate::{
     budget::Budget,
     context::{Context, Tier},
-    pipeline::{Pipeline, Reduced, Reducer, State},
-    profile::Rule,
+    pipeline::{Pipeline, Reducer, ReducerOutput, ReducerState},
+    profile::ProviderRule,
 };
 
 /// The reducers of the default policy, the most faithful first. Each runs only if the ones before it did not reach the
@@ -84,7 +84,7 @@ pub fn default_pipeline() -> Pipeline {
 }
 
 /// A pipeline of reducers that were written down, made for a model that has these rules.
-pub fn pipeline_for(reducers: Vec<AnyReducer>, rules: &BTreeSet<Rule>) -> Pipeline {
+pub fn pipeline_for(reducers: Vec<AnyReducer>, rules: &BTreeSet<ProviderRule>) -> Pipeline {
     pipeline(reducers.into_iter().map(|reducer| reducer.for_rules(rules)).collect())
 }
 
@@ -102,7 +102,7 @@ macro_rules! any_reducer {
             $(#[doc = concat!("[`", stringify!($reducer), "`].")] $reducer($reducer),)*
             /// A reducer that a program brings itself, which cannot be read from a file.
             #[serde(skip_deserializing)]
-            Custom(Custom),
+            Custom(CustomReducer),
         }
 
         impl AnyReducer {
@@ -114,7 +114,7 @@ macro_rules! any_reducer {
             fn inner(&self) -> &dyn Reducer {
                 match self {
                     $(Self::$reducer(reducer) => reducer,)*
-                    Self::Custom(Custom(reducer)) => reducer.as_ref(),
+                    Self::Custom(CustomReducer(reducer)) => reducer.as_ref(),
                 }
             }
         }
@@ -139,17 +139,17 @@ any_reducer!(
 
 /// A reducer that a program brings itself. As data it is only its name.
 #[derive(Clone, Debug)]
-pub struct Custom(Arc<dyn Reducer>);
+pub struct CustomReducer(Arc<dyn Reducer>);
 
-impl PartialEq for Custom {
+impl PartialEq for CustomReducer {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Custom {}
+impl Eq for CustomReducer {}
 
-impl Serialize for Custom {
+impl Serialize for CustomReducer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Custom", 1)?;
         fields.serialize_field("name", self.0.name())?;
@@ -160,14 +160,14 @@ impl Serialize for Custom {
 impl AnyReducer {
     /// Wraps a reducer that a program brings itself.
     pub fn custom(reducer: impl Reducer + 'static) -> Self {
-        Self::Custom(Custom(Arc::new(reducer)))
+        Self::Custom(CustomReducer(Arc::new(reducer)))
     }
 
     /// The same, as far as the rules of the model that is asked allow: reasoning that must come back stays.
-    pub fn for_rules(self, rules: &BTreeSet<Rule>) -> Self {
+    pub fn for_rules(self, rules: &BTreeSet<ProviderRule>) -> Self {
         match self {
             Self::DropReasoning(DropReasoning { scope }) => {
-                Self::DropReasoning(DropReasoning { scope: scope.under(rules) })
+                Self::DropReasoning(DropReasoning { scope: scope.narrowed_by(rules) })
             }
             other => other,
         }
@@ -183,7 +183,7 @@ impl Reducer for AnyReducer {
         self.inner().serves(tier)
     }
 
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         self.inner().reduce(context, budget, state)
     }
 }
@@ -198,8 +198,8 @@ mod testing {
 
     /// Outcome of a reducer on a log, with this target and a ceiling that is never reached.
     pub(super) fn reduced(reducer: &dyn Reducer, target: u64, log: &str) -> Context {
-        let budget = Budget::new(Tokens(u64::MAX)).aim(Tokens(target));
-        reducer.reduce(context(log), &budget, State::default()).context
+        let budget = Budget::new(Tokens(u64::MAX)).with_target(Tokens(target));
+        reducer.reduce(context(log), &budget, ReducerState::default()).context
     }
 
     /// The same, printed.
@@ -236,14 +236,19 @@ mod tests {
     #[test]
     fn a_models_rules_reach_the_reducers_of_a_pipeline() {
         let log = "user: Go.\nassistant:\n  thinking: 9 words of \"hm\"\n  call a {}\n  -> done\nassistant: Done.\nuser: So?\n";
-        let dropped = |rules: &[Rule]| {
+        let dropped = |rules: &[ProviderRule]| {
             let pipeline = pipeline_for(
                 vec![AnyReducer::DropReasoning(DropReasoning::default())],
                 &rules.iter().copied().collect(),
             );
-            pipeline.run(context(log), &Budget::new(Tokens(0)), State::default()).0.context.changes().removed
+            pipeline
+                .run(context(log), &Budget::new(Tokens(0)), ReducerState::default())
+                .0
+                .context
+                .changes()
+                .removed
         };
-        assert_eq!((dropped(&[]), dropped(&[Rule::ReasoningReturned])), (1, 0));
+        assert_eq!((dropped(&[]), dropped(&[ProviderRule::ReasoningReturned])), (1, 0));
     }
 
     #[test]

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit, Fidelity, Segment, Tier},
-    pipeline::{Reduced, Reducer, State},
-    reducers::stub::Scribe,
+    context::{Context, Fidelity, Segment, SegmentBody, SegmentEdit, Tier},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
+    reducers::stub_text::StubWriter,
     tokens::Tokens,
 };
 
@@ -53,16 +53,16 @@ impl Reducer for Prune {
         tier == Tier::ToolResults
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
         let pruned = self.chosen(&context);
         if pruned.is_empty() {
-            return Reduced { context, state };
+            return ReducerOutput { context, state };
         }
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         let context = context.edit(self.name(), |index, segment| {
-            if pruned.contains(&index) { scribe.result(segment, "pruned") } else { Edit::Keep }
+            if pruned.contains(&index) { scribe.result(segment, "pruned") } else { SegmentEdit::Keep }
         });
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
@@ -73,7 +73,8 @@ impl Prune {
         let mut chosen = BTreeSet::new();
         let (mut seen, mut freed) = (Tokens(0), Tokens(0));
         for (index, segment) in self.before_the_newest_turns(context) {
-            if matches!(segment.body(), Body::Summary(_)) || segment.touched() == Some(self.name()) {
+            if matches!(segment.body(), SegmentBody::Summary(_)) || segment.last_author() == Some(self.name())
+            {
                 break;
             }
             if !self.is_prunable(segment) || open.contains(&index) || context.is_pinned(segment) {
@@ -124,7 +125,7 @@ mod tests {
     fn check(prune: &Prune, turns: &[usize], expect: &[u64]) {
         let log: String = turns.iter().map(|words| turn(*words)).collect();
         let context = reduced(prune, 0, &log);
-        let pruned = context.segments().iter().filter(|segment| segment.touched() == Some("prune"));
+        let pruned = context.segments().iter().filter(|segment| segment.last_author() == Some("prune"));
         let found: Vec<u64> = pruned.map(Segment::turn).collect();
         assert_eq!(found, expect, "{turns:?}");
     }
@@ -157,7 +158,7 @@ mod tests {
         let pruned = reduced(&all, 0, &log);
         assert_eq!(pruned.changes().replaced, 1, "a skill's result is protected");
         let unprotected = Prune { protected_tools: BTreeSet::new(), ..all };
-        let again = unprotected.reduce(pruned, &Budget::new(Tokens(0)), State::default());
+        let again = unprotected.reduce(pruned, &Budget::new(Tokens(0)), ReducerState::default());
         assert_eq!(again.context.changes().replaced, 1, "beyond a pruned result nobody looks");
         assert_eq!(reduced(&unprotected, 0, &log).changes().replaced, 2);
     }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Fidelity, Segment, Tier},
-    pipeline::{Reduced, Reducer, State, excess},
+    context::{Context, Fidelity, Segment, SegmentEdit, Tier},
+    pipeline::{Reducer, ReducerOutput, ReducerState, excess},
     reducers::{
-        fetched::{Again, Fetched, Kind},
-        stub::{Scribe, brief, size, tool},
+        fetch_subject::{FetchKind, FetchSubject, RefetchSafety},
+        stub_text::{StubWriter, shorten_to, size, tool},
     },
     tokens::Tokens,
 };
@@ -42,13 +42,13 @@ impl Reducer for ReferOutputs {
         tier == Tier::ToolResults
     }
 
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         let end = (context.last_turn() + 1).saturating_sub(self.spare_turns);
         let left = excess(&context, budget, |tier| self.serves(tier));
         let context = self.refer(context, left, |segment| segment.turn() < end);
         let cap = budget.cap_of(Tier::ToolResults).unwrap_or(Tokens(u64::MAX));
         let over = Tokens(context.tier_tokens(Tier::ToolResults).0.saturating_sub(cap.0));
-        Reduced { context: self.refer(context, over, |_| true), state }
+        ReducerOutput { context: self.refer(context, over, |_| true), state }
     }
 }
 
@@ -58,42 +58,45 @@ impl ReferOutputs {
         if left == Tokens(0) {
             return context;
         }
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         let open = context.essential().open;
         let pinned: Vec<bool> = context.segments().iter().map(|segment| context.is_pinned(segment)).collect();
         context.edit(self.name(), |index, segment| {
             if left == Tokens(0) || open.contains(&index) || pinned[index] || !may(segment) {
-                return Edit::Keep;
+                return SegmentEdit::Keep;
             }
-            let Some(line) = reference(&scribe, segment) else { return Edit::Keep };
+            let Some(line) = reference(&scribe, segment) else { return SegmentEdit::Keep };
             let saved = segment.content_tokens().0.saturating_sub(scribe.meter.text(&line).0);
             left = Tokens(left.0.saturating_sub(saved));
-            Edit::line(line, Fidelity::Reference)
+            SegmentEdit::line(line, Fidelity::Reference)
         })
     }
 }
 
 /// `[read_file src/main.rs: 214 lines, 3120 tokens, no longer shown; read it again if it matters, or recall 1b2c3d4e:57]`
-fn reference(scribe: &Scribe, segment: &Segment) -> Option<String> {
+fn reference(scribe: &StubWriter, segment: &Segment) -> Option<String> {
     segment.shown()?;
     if segment.fidelity() >= Fidelity::Reference {
         return None;
     }
-    let fetched = Fetched::of(segment.call()?)?;
+    let fetched = FetchSubject::of(segment.call()?)?;
     let again = match (fetched.kind, fetched.again) {
-        (Kind::Change, _) => return None,
-        (Kind::Read, Again::Harmless) => Some("read it again if it matters"),
-        (Kind::Search, Again::Harmless) => Some("search again if it matters"),
-        (Kind::Command, Again::Harmless) => Some("run it again if it matters"),
-        (Kind::Page, Again::Harmless) => Some("get it again if it matters"),
-        (Kind::Read | Kind::Search | Kind::Command | Kind::Page, Again::Unknown) => None,
+        (FetchKind::Change, _) => return None,
+        (FetchKind::Read, RefetchSafety::Harmless) => Some("read it again if it matters"),
+        (FetchKind::Search, RefetchSafety::Harmless) => Some("search again if it matters"),
+        (FetchKind::Command, RefetchSafety::Harmless) => Some("run it again if it matters"),
+        (FetchKind::Page, RefetchSafety::Harmless) => Some("get it again if it matters"),
+        (
+            FetchKind::Read | FetchKind::Search | FetchKind::Command | FetchKind::Page,
+            RefetchSafety::Unknown,
+        ) => None,
     };
-    let behind = scribe.behind(segment);
+    let behind = scribe.recall_instruction(segment);
     let how = match again {
         Some(again) => format!("; {again}{}", behind.replacen("; ", ", or ", 1)),
         None => behind,
     };
-    let target = brief(&fetched.target, 120);
+    let target = shorten_to(&fetched.target, 120);
     Some(format!("[{} `{target}`: {}, no longer shown{how}]", tool(segment), size(segment)))
 }
 

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit, Segment, Tier},
-    pipeline::{Reduced, Reducer, State},
+    context::{Context, Segment, SegmentBody, SegmentEdit, Tier},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
     reducers::{
-        cut::{Keep, cut},
-        stub::{Scribe, count},
+        cut_text::{HeadAndTail, cut},
+        stub_text::{StubWriter, count},
     },
     seq_set::SeqSet,
     tokens::Tokens,
@@ -35,7 +35,7 @@ impl Reducer for ShortenSummaries {
         tier == Tier::Summaries
     }
 
-    fn reduce(&self, mut context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, mut context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         if let Some(cap) = budget.cap_of(Tier::Summaries) {
             for step in [Self::join_lines, Self::cut_summary, Self::drop_lines, Self::drop_summaries] {
                 if over(&context, cap) > Tokens(0) {
@@ -43,14 +43,14 @@ impl Reducer for ShortenSummaries {
                 }
             }
         }
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
 impl ShortenSummaries {
     /// Makes one line of lines that stand side by side.
     fn join_lines(&self, context: Context, _: Tokens) -> Context {
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         let lines: Vec<bool> = context.segments().iter().map(|segment| is_line(&scribe, segment)).collect();
         let mut runs: Vec<Range<usize>> = Vec::new();
         for index in (0..lines.len()).filter(|index| lines[*index]) {
@@ -66,7 +66,7 @@ impl ShortenSummaries {
     /// Cuts the summary that the context stands on to its head and tail.
     fn cut_summary(&self, context: Context, cap: Tokens) -> Context {
         let found = context.segments().iter().enumerate().find_map(|(index, segment)| {
-            let Body::Summary(event) = segment.body() else { return None };
+            let SegmentBody::Summary(event) = segment.body() else { return None };
             let told = segment.stands_for().without(&SeqSet::one(event.id.seq));
             // Standing context goes along uncut.
             let mut text = segment.compaction()?.summary.text().to_owned();
@@ -76,8 +76,8 @@ impl ShortenSummaries {
             Some((index, segment.tokens(), text, told))
         });
         let Some((index, tokens, text, told)) = found else { return context };
-        let scribe = Scribe::of(&context);
-        let behind = context.names().behind_all(&told);
+        let scribe = StubWriter::of(&context);
+        let behind = context.names().recall_suffix_all(&told);
         let lines = less(context.tier_tokens(Tier::Summaries), tokens);
         let wrapping = context.meter().overhead().message;
         let room = less(less(cap, lines).max(Tokens(cap.0 / 2)), wrapping);
@@ -87,7 +87,7 @@ impl ShortenSummaries {
         let between = scribe.meter.text(&marker(u64::MAX, tokens));
         // Joining the pieces may cost a token at each seam.
         let half = Tokens(less(room, between).0.saturating_sub(4) / 2);
-        let keep = Keep { head: half, tail: half, lines: None };
+        let keep = HeadAndTail { head: half, tail: half, lines: None };
         let words =
             cut(&text, less(tokens, wrapping), keep, &scribe.meter, |left| marker(left.lines, left.tokens));
         // Where no part of it fits, or only its provider can read it, a line says that there was one.
@@ -100,7 +100,7 @@ impl ShortenSummaries {
 
     /// Leaves out the oldest lines.
     fn drop_lines(&self, context: Context, cap: Tokens) -> Context {
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         self.drop_oldest(context, cap, |segment| is_line(&scribe, segment))
     }
 
@@ -113,17 +113,17 @@ impl ShortenSummaries {
         let mut left = over(&context, cap);
         context.edit(self.name(), |_, segment| {
             if left == Tokens(0) || segment.tier() != Tier::Summaries || !may(segment) {
-                return Edit::Keep;
+                return SegmentEdit::Keep;
             }
             left = less(left, segment.tokens());
-            Edit::Drop
+            SegmentEdit::Drop
         })
     }
 }
 
 /// Returns true if a segment is a line that only names removed content, without describing it.
-fn is_line(scribe: &Scribe, segment: &Segment) -> bool {
-    matches!(segment.body(), Body::Note(note) if note.words() == scribe.note(&note.folded))
+fn is_line(scribe: &StubWriter, segment: &Segment) -> bool {
+    matches!(segment.body(), SegmentBody::Note(note) if note.words() == scribe.note(&note.folded))
 }
 
 fn over(context: &Context, cap: Tokens) -> Tokens {
@@ -159,8 +159,8 @@ assistant: Yes.
 
     fn at(cap: u64) -> String {
         let slide = SlideDialogue { max_turns: Some(1), max_tokens: None };
-        let given = slide.reduce(context(LOG), &Budget::new(Tokens(0)), State::default());
-        let budget = Budget::new(Tokens(u64::MAX)).cap(Tier::Summaries, Tokens(cap));
+        let given = slide.reduce(context(LOG), &Budget::new(Tokens(0)), ReducerState::default());
+        let budget = Budget::new(Tokens(u64::MAX)).with_cap(Tier::Summaries, Tokens(cap));
         let reduced = ShortenSummaries::default().reduce(given.context, &budget, given.state);
         assert!(reduced.context.tier_tokens(Tier::Summaries) <= Tokens(cap));
         show(&reduced.context)
@@ -234,10 +234,10 @@ assistant: Yes.
     fn lines_side_by_side_become_one() {
         let log = "user: One.\nassistant: 20 words of \"a\"\nassistant: 20 words of \"b\"\nassistant: 20 words of \"c\"\nuser: Two.\n";
         let given = context(log);
-        let scribe = Scribe::of(&given);
+        let scribe = StubWriter::of(&given);
         let given = given.fold("test", &[1..2, 2..3, 3..4], |folded| scribe.note(folded));
-        let budget = Budget::new(Tokens(u64::MAX)).cap(Tier::Summaries, Tokens(25));
-        let reduced = ShortenSummaries::default().reduce(given, &budget, State::default());
+        let budget = Budget::new(Tokens(u64::MAX)).with_cap(Tier::Summaries, Tokens(25));
+        let reduced = ShortenSummaries::default().reduce(given, &budget, ReducerState::default());
         insta::assert_snapshot!(show(&reduced.context), @r"
         user        1       verbatim      1  One.
         note        2-4     summary      11 by shorten_summaries  [3 turns are not shown: 3 messages; 60 tokens; messages 2-4]
@@ -248,8 +248,11 @@ assistant: Yes.
 
     #[test]
     fn without_a_cap_nothing_happens() {
-        let reduced =
-            ShortenSummaries::default().reduce(context(LOG), &Budget::new(Tokens(0)), State::default());
+        let reduced = ShortenSummaries::default().reduce(
+            context(LOG),
+            &Budget::new(Tokens(0)),
+            ReducerState::default(),
+        );
         assert_eq!(reduced.context.changes(), context(LOG).changes());
     }
 }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     budget::Budget,
     context::{Context, Segment, Tier},
-    pipeline::{Reduced, Reducer, State},
-    reducers::fold_oldest::{Folding, Measure, Reach, Stage, folded_through},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
+    reducers::fold_oldest::{FoldMeasure, FoldReach, FoldRule, FoldStage, folded_through},
     tokens::Tokens,
 };
 
@@ -36,38 +36,38 @@ impl Reducer for SlideDialogue {
         tier == Tier::Dialogue
     }
 
-    fn reduce(&self, mut context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, mut context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         if let Some(turns) = self.max_turns {
             let first_kept = (context.last_turn() + 1).saturating_sub(turns.max(1));
-            let all = Stage::until(Reach::Work, Tokens(0));
-            context = self.fold(context, first_kept, Measure::Whole, &[all]);
+            let all = FoldStage::until(FoldReach::Work, Tokens(0));
+            context = self.fold(context, first_kept, FoldMeasure::Whole, &[all]);
         }
         let newest = context.last_turn();
-        let reaches = [Reach::Work, Reach::Added, Reach::Messages];
+        let reaches = [FoldReach::Work, FoldReach::Added, FoldReach::Messages];
         if let Some(tokens) = self.max_tokens {
             let goal = tokens + context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-            let stages = reaches.map(|reach| Stage::until(reach, goal));
-            context = self.fold(context, newest, Measure::Whole, &stages);
+            let stages = reaches.map(|reach| FoldStage::until(reach, goal));
+            context = self.fold(context, newest, FoldMeasure::Whole, &stages);
         }
         if let Some(cap) = budget.cap_of(Tier::Dialogue) {
-            let stages = reaches.map(|reach| Stage::until(reach, cap));
-            context = self.fold(context, newest, Measure::Tier(Tier::Dialogue), &stages);
+            let stages = reaches.map(|reach| FoldStage::until(reach, cap));
+            context = self.fold(context, newest, FoldMeasure::Tier(Tier::Dialogue), &stages);
         }
         let state = match folded_through(&context, self.name()) {
             Some(floor) => state.with(self.name(), floor),
             None => state,
         };
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
 impl SlideDialogue {
     /// Folds turns before `first_kept`, oldest first, until the goal is met.
-    fn fold(&self, context: Context, first_kept: u64, measure: Measure, stages: &[Stage]) -> Context {
+    fn fold(&self, context: Context, first_kept: u64, measure: FoldMeasure, stages: &[FoldStage]) -> Context {
         let history = context.segments().iter().skip(context.prefix_len());
         let kept = history.skip_while(|segment| segment.turn() < first_kept).map(Segment::key).next();
         let end = kept.map_or(Bound::Unbounded, Bound::Excluded);
-        Folding { by: self.name(), within: (Bound::Unbounded, end), measure }.fold(context, stages)
+        FoldRule { by: self.name(), within: (Bound::Unbounded, end), measure }.fold(context, stages)
     }
 }
 
@@ -100,7 +100,7 @@ user: Three.
     fn sliding_on_folds_the_notes_too_and_adds_them_up() {
         let slide = SlideDialogue { max_turns: Some(2), max_tokens: None };
         let budget = Budget::new(Tokens(0));
-        let once = slide.reduce(context(LOG), &budget, State::default());
+        let once = slide.reduce(context(LOG), &budget, ReducerState::default());
         assert_eq!(once.state.of("slide_dialogue"), Some(5));
         let slide = SlideDialogue { max_turns: None, max_tokens: Some(Tokens(20)) };
         let twice = slide.reduce(once.context, &budget, once.state);

@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit, Fidelity, Segment},
-    event::Part,
+    context::{Context, Fidelity, Segment, SegmentBody, SegmentEdit},
+    event::ContentPart,
     meter::Meter,
-    pipeline::{Reduced, Reducer, State, excess},
+    pipeline::{Reducer, ReducerOutput, ReducerState, excess},
     reducers::{
-        cut::{Keep, Piece, cut, pieces},
-        fold_oldest::{Folding, Measure, Reach, Stage},
-        stub::{Scribe, count, size, tool},
+        cut_text::{CuttablePart, HeadAndTail, cut, pieces},
+        fold_oldest::{FoldMeasure, FoldReach, FoldRule, FoldStage},
+        stub_text::{StubWriter, count, size, tool},
     },
-    standing::Standing,
+    standing_context::StandingContext,
     tokens::Tokens,
 };
 
@@ -45,11 +45,11 @@ impl Reducer for SplitTurn {
         "split_turn"
     }
 
-    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: ReducerState) -> ReducerOutput {
         let context = self.cut_messages(context, budget);
         let context = self.fold_loop(context, budget);
         let context = self.cut_essential(context, budget);
-        Reduced { context, state }
+        ReducerOutput { context, state }
     }
 }
 
@@ -63,13 +63,13 @@ impl SplitTurn {
         let essential = context.essential();
         let [prefix, ..] = essential.tokens(&context);
         let share = budget.target().0.saturating_sub(prefix.0).saturating_mul(self.message_percent) / 100;
-        let scribe = Scribe::of(&context);
-        let standing: Vec<Standing> =
+        let scribe = StubWriter::of(&context);
+        let standing: Vec<StandingContext> =
             context.segments().iter().map(|segment| context.standing_in(segment)).collect();
         context.edit(self.name(), |index, segment| {
             let large = segment.is_user() && segment.content_tokens().0 > share;
             if left == Tokens(0) || !large || essential.contains(index) {
-                return Edit::Keep;
+                return SegmentEdit::Keep;
             }
             left = Tokens((left.0 + share).saturating_sub(segment.content_tokens().0));
             cut_to(&scribe, segment, Tokens(share), &standing[index])
@@ -84,8 +84,9 @@ impl SplitTurn {
         let goal = budget.target() + before.iter().map(Segment::tokens).sum();
         let first =
             context.segments().get(start).map_or(Bound::Unbounded, |first| Bound::Included(first.key()));
-        let folding = Folding { by: self.name(), within: (first, Bound::Unbounded), measure: Measure::Whole };
-        folding.fold(context, &[Stage::until(Reach::Work, goal)])
+        let folding =
+            FoldRule { by: self.name(), within: (first, Bound::Unbounded), measure: FoldMeasure::Whole };
+        folding.fold(context, &[FoldStage::until(FoldReach::Work, goal)])
     }
 
     /// Cuts the essential segments until they fit under the ceiling.
@@ -97,18 +98,18 @@ impl SplitTurn {
         if needed + request <= ceiling {
             return context;
         }
-        let scribe = Scribe::of(&context);
+        let scribe = StubWriter::of(&context);
         let segments = context.segments().iter().enumerate();
         let able =
             segments.filter(|(index, segment)| essential.contains(*index) && segment.shown().is_some());
         let able: Vec<(usize, &Segment)> = able.collect();
         let cuttable: Tokens = able.iter().map(|(_, segment)| segment.content_tokens()).sum();
         let room = (ceiling + cuttable).0.saturating_sub((needed + request).0);
-        let standing: Vec<Standing> =
+        let standing: Vec<StandingContext> =
             context.segments().iter().map(|segment| context.standing_in(segment)).collect();
         let span =
-            |(index, segment): &(usize, &Segment)| Span::of_segment(&scribe, segment, &standing[*index]);
-        let spans: Vec<Span> = able.iter().map(span).collect();
+            |(index, segment): &(usize, &Segment)| SizeRange::of_segment(&scribe, segment, &standing[*index]);
+        let spans: Vec<SizeRange> = able.iter().map(span).collect();
         let shares = share_out(&spans, Tokens(room));
         let mut limits = vec![None; context.segments().len()];
         for ((index, segment), share) in able.iter().zip(shares) {
@@ -116,7 +117,7 @@ impl SplitTurn {
         }
         context.edit(self.name(), |index, segment| match limits[index] {
             Some(limit) => cut_to(&scribe, segment, limit, &standing[index]),
-            None => Edit::Keep,
+            None => SegmentEdit::Keep,
         })
     }
 }
@@ -124,7 +125,7 @@ impl SplitTurn {
 /// Room for the summary that the context stands on, unless it would leave less than a quarter of the room,
 /// and for standing context elsewhere.
 fn reserved(context: &Context, budget: &Budget) -> Tokens {
-    let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
+    let is_summary = |segment: &&Segment| matches!(segment.body(), SegmentBody::Summary(_));
     let taken: Tokens = context.segments().iter().filter(is_summary).map(Segment::tokens).sum();
     let essential = context.essential();
     let [prefix, ..] = essential.tokens(context);
@@ -138,30 +139,30 @@ fn reserved(context: &Context, budget: &Budget) -> Tokens {
     standing + if is_kept { taken } else { Tokens(0) }
 }
 
-fn tokens_of(standing: &Standing, meter: &Meter) -> Tokens {
+fn tokens_of(standing: &StandingContext, meter: &Meter) -> Tokens {
     standing.pieces.iter().map(|piece| meter.text(&piece.text)).sum()
 }
 
 /// Least and present size of a segment.
 #[derive(Clone, Copy)]
-struct Span {
+struct SizeRange {
     least: Tokens,
     most: Tokens,
 }
 
-impl Span {
+impl SizeRange {
     fn new(least: Tokens, most: Tokens) -> Self {
         Self { least: least.min(most), most }
     }
 
-    fn of_segment(scribe: &Scribe, segment: &Segment, standing: &Standing) -> Self {
+    fn of_segment(scribe: &StubWriter, segment: &Segment, standing: &StandingContext) -> Self {
         let least = scribe.meter.text(&stub(scribe, segment)) + tokens_of(standing, &scribe.meter);
         Self::new(least, segment.content_tokens())
     }
 }
 
 /// Divides `room`: every segment gets its least size, and the rest is shared evenly until each has enough.
-fn share_out(spans: &[Span], room: Tokens) -> Vec<Tokens> {
+fn share_out(spans: &[SizeRange], room: Tokens) -> Vec<Tokens> {
     let least: Tokens = spans.iter().map(|span| span.least).sum();
     let mut left = room.0.saturating_sub(least.0);
     let mut wants: Vec<(u64, usize)> =
@@ -178,18 +179,18 @@ fn share_out(spans: &[Span], room: Tokens) -> Vec<Tokens> {
 }
 
 /// Shows as much of a segment as fits into `limit`: its parts cut, or one line.
-fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing) -> Edit {
+fn cut_to(scribe: &StubWriter, segment: &Segment, limit: Tokens, standing: &StandingContext) -> SegmentEdit {
     if !standing.pieces.is_empty() {
         return cut_beside(scribe, segment, limit, standing);
     }
-    let line = || Edit::line(stub(scribe, segment), Fidelity::Stub);
+    let line = || SegmentEdit::line(stub(scribe, segment), Fidelity::Stub);
     // A segment that is a line already has no text to cut.
     if matches!(segment.fidelity(), Fidelity::Reference | Fidelity::Stub) {
         return line();
     }
-    let spans: Vec<Span> = pieces(segment).map(|piece| least_of(scribe, segment, piece)).collect();
+    let spans: Vec<SizeRange> = pieces(segment).map(|piece| least_of(scribe, segment, piece)).collect();
     let shares = share_out(&spans, limit);
-    let parts: Vec<Part> =
+    let parts: Vec<ContentPart> =
         pieces(segment)
             .zip(shares)
             .map(|(piece, share)| {
@@ -201,21 +202,26 @@ fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing
             })
             .collect();
     let tokens: Tokens = segment
-        .counted()
+        .parts_with_tokens()
         .zip(&parts)
         .map(|((old, tokens), new)| if old == new { tokens } else { scribe.meter.part(new) })
         .sum();
-    if tokens <= limit { Edit::Replace { parts, fidelity: Fidelity::Cut } } else { line() }
+    if tokens <= limit { SegmentEdit::Replace { parts, fidelity: Fidelity::Cut } } else { line() }
 }
 
 /// Shows the standing context of a message, and as much of the rest as fits beside it.
-fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing) -> Edit {
-    let mut parts: Vec<Part> =
-        standing.pieces.iter().map(|piece| Part::Text { text: piece.text.clone() }).collect();
+fn cut_beside(
+    scribe: &StubWriter,
+    segment: &Segment,
+    limit: Tokens,
+    standing: &StandingContext,
+) -> SegmentEdit {
+    let mut parts: Vec<ContentPart> =
+        standing.pieces.iter().map(|piece| ContentPart::Text { text: piece.text.clone() }).collect();
     let mut rest = String::new();
     for part in segment.shown().unwrap_or_default() {
         match part {
-            Part::Text { text } => {
+            ContentPart::Text { text } => {
                 let own = standing
                     .pieces
                     .iter()
@@ -223,8 +229,11 @@ fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Stan
                 rest.push_str(own.trim());
                 rest.push('\n');
             }
-            Part::Media(media) => parts.push(scribe.media(segment, media)),
-            Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => {
+            ContentPart::Media(media) => parts.push(scribe.media(segment, media)),
+            ContentPart::Reasoning { .. }
+            | ContentPart::ToolCall(_)
+            | ContentPart::Refusal { .. }
+            | ContentPart::Opaque { .. } => {
                 parts.push(part.clone());
             }
         }
@@ -234,66 +243,69 @@ fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Stan
     if taken + scribe.meter.text(&stub(scribe, segment)) > limit {
         // A part that can be neither cut nor replaced by a line has no room beside it.
         parts.truncate(standing.pieces.len());
-        parts.push(Part::text(stub(scribe, segment)));
-        return Edit::Replace { parts, fidelity: Fidelity::Cut };
+        parts.push(ContentPart::text(stub(scribe, segment)));
+        return SegmentEdit::Replace { parts, fidelity: Fidelity::Cut };
     }
     let room = limit.less(taken);
     let tokens = scribe.meter.text(rest);
     if tokens <= room {
-        parts.extend((!rest.is_empty()).then(|| Part::text(rest)));
-        return Edit::Replace { parts, fidelity: Fidelity::Cut };
+        parts.extend((!rest.is_empty()).then(|| ContentPart::text(rest)));
+        return SegmentEdit::Replace { parts, fidelity: Fidelity::Cut };
     }
     let marked = scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens));
     let half = Tokens(room.less(marked).0.saturating_sub(4) / 2);
-    let keep = Keep { head: half, tail: half, lines: None };
+    let keep = HeadAndTail { head: half, tail: half, lines: None };
     let words =
         cut(rest, tokens, keep, &scribe.meter, |left| marker(scribe, segment, left.lines, left.tokens));
-    parts.push(Part::text(words.filter(|_| half > Tokens(0)).unwrap_or_else(|| stub(scribe, segment))));
-    Edit::Replace { parts, fidelity: Fidelity::Cut }
+    parts
+        .push(ContentPart::text(words.filter(|_| half > Tokens(0)).unwrap_or_else(|| stub(scribe, segment))));
+    SegmentEdit::Replace { parts, fidelity: Fidelity::Cut }
 }
 
-fn least_of(scribe: &Scribe, segment: &Segment, piece: Piece<'_>) -> Span {
+fn least_of(scribe: &StubWriter, segment: &Segment, piece: CuttablePart<'_>) -> SizeRange {
     let least = match piece.part {
-        Part::Text { .. } => scribe.meter.text(&marker(scribe, segment, u64::MAX, piece.whole.1)),
-        Part::Media(media) => scribe.meter.part(&scribe.media(segment, media)),
-        Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => {
-            piece.tokens
-        }
+        ContentPart::Text { .. } => scribe.meter.text(&marker(scribe, segment, u64::MAX, piece.whole.1)),
+        ContentPart::Media(media) => scribe.meter.part(&scribe.media(segment, media)),
+        ContentPart::Reasoning { .. }
+        | ContentPart::ToolCall(_)
+        | ContentPart::Refusal { .. }
+        | ContentPart::Opaque { .. } => piece.tokens,
     };
-    Span::new(least, piece.tokens)
+    SizeRange::new(least, piece.tokens)
 }
 
 /// A part that is no larger than its share, if it can be made so.
-fn shorter(scribe: &Scribe, segment: &Segment, piece: Piece<'_>, share: Tokens) -> Part {
-    let Piece { part, whole: (whole, tokens), .. } = piece;
+fn shorter(scribe: &StubWriter, segment: &Segment, piece: CuttablePart<'_>, share: Tokens) -> ContentPart {
+    let CuttablePart { part, whole: (whole, tokens), .. } = piece;
     match whole {
-        Part::Text { text } => {
+        ContentPart::Text { text } => {
             let marked = scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens));
             // Joining the pieces may cost a token at each seam.
             let half = Tokens(share.0.saturating_sub(marked.0).saturating_sub(4) / 2);
-            let keep = Keep { head: half, tail: half, lines: None };
+            let keep = HeadAndTail { head: half, tail: half, lines: None };
             let text = cut(text, tokens, keep, &scribe.meter, |left| {
                 marker(scribe, segment, left.lines, left.tokens)
             });
-            text.map_or_else(|| part.clone(), |text| Part::Text { text })
+            text.map_or_else(|| part.clone(), |text| ContentPart::Text { text })
         }
-        Part::Media(media) => scribe.media(segment, media),
-        Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => {
-            part.clone()
-        }
+        ContentPart::Media(media) => scribe.media(segment, media),
+        ContentPart::Reasoning { .. }
+        | ContentPart::ToolCall(_)
+        | ContentPart::Refusal { .. }
+        | ContentPart::Opaque { .. } => part.clone(),
     }
 }
 
-fn marker(scribe: &Scribe, segment: &Segment, lines: u64, tokens: Tokens) -> String {
+fn marker(scribe: &StubWriter, segment: &Segment, lines: u64, tokens: Tokens) -> String {
     let lines = count(lines, "line", "lines");
-    format!("[… {lines}, {tokens} tokens left out{} …]", scribe.behind(segment))
+    format!("[… {lines}, {tokens} tokens left out{} …]", scribe.recall_instruction(segment))
 }
 
 /// The least that can be shown of a message or a result.
-fn stub(scribe: &Scribe, segment: &Segment) -> String {
+fn stub(scribe: &StubWriter, segment: &Segment) -> String {
     let what =
         if segment.call().is_some() { format!("{} result", tool(segment)) } else { "message".to_owned() };
-    format!("[{what} too long: {}{}]", size(segment), scribe.behind(segment))
+    format!("[{what} too long: {}{}]", size(segment), scribe.recall_instruction(segment))
 }
 
 #[cfg(test)]
@@ -308,7 +320,7 @@ mod tests {
 
     fn at(ceiling: u64, log: &str) -> String {
         let budget = Budget::new(Tokens(ceiling));
-        show(&SplitTurn::default().reduce(context(log), &budget, State::default()).context)
+        show(&SplitTurn::default().reduce(context(log), &budget, ReducerState::default()).context)
     }
 
     #[test]
@@ -323,7 +335,8 @@ mod tests {
     #[test]
     fn what_was_cut_before_is_cut_from_the_original() {
         let log = "user: 100 words of \"ask\"\n";
-        let once = SplitTurn::default().reduce(context(log), &Budget::new(Tokens(60)), State::default());
+        let once =
+            SplitTurn::default().reduce(context(log), &Budget::new(Tokens(60)), ReducerState::default());
         let twice = SplitTurn::default().reduce(once.context, &Budget::new(Tokens(30)), once.state);
         insta::assert_snapshot!(show(&twice.context), @r"
         user        1       cut          26 by split_turn  ask ask ask ask ask ask ask ask / [… 1 line, 84 tokens left out; message 1 …] / ask ask ask ask ask ask ask ask
@@ -366,7 +379,7 @@ mod tests {
         fn shares_use_the_room_and_nobody_gets_more_than_asked(
             spans in prop::collection::vec((0..50u64, 0..200u64), 1..8), room in 0..1_000u64,
         ) {
-            let spans: Vec<Span> = spans.into_iter().map(|(least, more)| Span::new(Tokens(least), Tokens(least + more))).collect();
+            let spans: Vec<SizeRange> = spans.into_iter().map(|(least, more)| SizeRange::new(Tokens(least), Tokens(least + more))).collect();
             let shares = share_out(&spans, Tokens(room));
             let (least, most): (Tokens, Tokens) = (spans.iter().map(|span| span.least).sum(), spans.iter().map(|span| span.most).sum());
             let given: Tokens = shares.iter().copied().sum();

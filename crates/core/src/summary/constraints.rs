@@ -5,11 +5,11 @@
 //! What is not certainly meant for longer is left out: the trail has the user's words in order.
 
 use super::{
-    Detail, Force, Item, Section,
-    ledger::Ledger,
-    markers::{Clauses, Order, Role, is_equal, is_shared},
-    prose::{Form, Sentence, one_line},
-    requests::ITEM,
+    ConstraintForce, ItemDetail, SummaryItem, SummarySection,
+    item_set::ItemSet,
+    marker_words::{ClauseOrder, MarkerRole, SentenceClauses, is_equal, is_shared},
+    requests::MAX_ITEM_CHARS,
+    sentences::{Sentence, SentenceForm, one_line},
 };
 use crate::{id::Seq, seq_set::SeqSet};
 
@@ -21,7 +21,7 @@ const LOOK_BACK: usize = 48;
 
 /// How much of a message says what holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ConstraintExtent {
     /// All of it: nothing else is asked for.
     Whole,
     /// A part, or nothing.
@@ -29,31 +29,36 @@ pub(super) enum Heard {
 }
 
 /// Takes what a user wrote, in sentences and their `clauses`: what holds from here on, and what no longer does.
-pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], clauses: &[Clauses]) -> Heard {
+pub(super) fn read_constraints(
+    ledger: &mut ItemSet,
+    at: Seq,
+    sentences: &[Sentence],
+    clauses: &[SentenceClauses],
+) -> ConstraintExtent {
     let is_document = sentences.len() > DOCUMENT;
-    let first = ledger.newest(Section::SessionIntent).next().is_none();
+    let first = ledger.newest(SummarySection::SessionIntent).next().is_none();
     // Somebody who only gives orders asks for nothing that could be done with.
     let orders_only = clauses.iter().all(|clauses| clauses.opening_order().is_some());
     let mut under_rules = false;
-    let mut heard = if sentences.is_empty() { Heard::Part } else { Heard::Whole };
+    let mut heard = if sentences.is_empty() { ConstraintExtent::Part } else { ConstraintExtent::Whole };
     for (sentence, clauses) in sentences.iter().zip(clauses) {
         under_rules = match sentence.form {
-            Form::Title => clauses.titles_rules(),
-            Form::Listed => under_rules,
-            Form::Plain => false,
+            SentenceForm::Title => clauses.is_rules_title(),
+            SentenceForm::Listed => under_rules,
+            SentenceForm::Plain => false,
         };
-        if clauses.asks() || sentence.form == Form::Title {
-            heard = if clauses.asks() { Heard::Part } else { heard };
+        if clauses.is_question() || sentence.form == SentenceForm::Title {
+            heard = if clauses.is_question() { ConstraintExtent::Part } else { heard };
             continue;
         }
-        let listed = under_rules && sentence.form == Form::Listed;
+        let listed = under_rules && sentence.form == SentenceForm::Listed;
         let forbidden = clauses.opening_order().is_some()
             && (first || orders_only)
-            && !clauses.is_only_now()
+            && !clauses.is_for_this_request()
             && clauses.stands_alone();
         let standing = match clauses.opening_order() {
             Some(order) if is_document => {
-                order != Order::Forbidden && clauses.is_standing() && !orders_a_beginning(clauses)
+                order != ClauseOrder::Forbidden && clauses.is_standing() && !orders_a_beginning(clauses)
             }
             _ if is_document || orders_a_beginning(clauses) => false,
             _ => {
@@ -62,31 +67,37 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], clauses
                     || clauses.assigned().is_some()
             }
         };
-        let ended = if is_document { Ended::Nothing } else { end(ledger, at, sentence, clauses) };
-        if listed || standing || ended == Ended::Replaced {
-            let text = one_line(&sentence.text, ITEM);
-            let detail = Some(Detail::Wish(Force::Rule));
+        let ended = if is_document { ConstraintEnd::Nothing } else { end(ledger, at, sentence, clauses) };
+        if listed || standing || ended == ConstraintEnd::Replaced {
+            let text = one_line(&sentence.text, MAX_ITEM_CHARS);
+            let detail = Some(ItemDetail::Wish(ConstraintForce::Rule));
             let sources = SeqSet::one(at);
-            ledger.put(Item { section: Section::Constraints, text, key: None, sources, detail });
+            ledger.put(SummaryItem {
+                section: SummarySection::Constraints,
+                text,
+                key: None,
+                sources,
+                detail,
+            });
             // An order behind something that is asked for leaves that to be done.
             if clauses.opening_order().is_none() && clauses.order().is_some() {
-                heard = Heard::Part;
+                heard = ConstraintExtent::Part;
             }
-        } else if ended == Ended::Nothing {
-            heard = Heard::Part;
+        } else if ended == ConstraintEnd::Nothing {
+            heard = ConstraintExtent::Part;
         }
     }
     heard
 }
 
 /// Whether a sentence says what comes first: that is over once it was done.
-fn orders_a_beginning(clauses: &Clauses) -> bool {
+fn orders_a_beginning(clauses: &SentenceClauses) -> bool {
     matches!(clauses.frame().first(), Some(&("start" | "begin")))
 }
 
 /// What became of earlier constraints by a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum ConstraintEnd {
     Nothing,
     /// One or more hold no longer.
     Withdrawn,
@@ -95,49 +106,52 @@ enum Ended {
 }
 
 /// Marks the constraints as ended that a sentence takes back or replaces.
-fn end(ledger: &mut Ledger, at: Seq, sentence: &Sentence, new: &Clauses) -> Ended {
-    if !new.may_end_something() {
-        return Ended::Nothing;
+fn end(ledger: &mut ItemSet, at: Seq, sentence: &Sentence, new: &SentenceClauses) -> ConstraintEnd {
+    if !new.may_end_constraint() {
+        return ConstraintEnd::Nothing;
     }
-    let text = one_line(&sentence.text, ITEM);
-    let ended: Vec<(Item, Ended)> = ledger
-        .newest(Section::Constraints)
+    let text = one_line(&sentence.text, MAX_ITEM_CHARS);
+    let ended: Vec<(SummaryItem, ConstraintEnd)> = ledger
+        .newest(SummarySection::Constraints)
         .take(LOOK_BACK)
-        .filter(|item| item.detail != Some(Detail::Wish(Force::Withdrawn)) && item.sources.last() < Some(at))
+        .filter(|item| {
+            item.detail != Some(ItemDetail::Wish(ConstraintForce::Withdrawn))
+                && item.sources.last() < Some(at)
+        })
         .filter(|item| item.text != text)
-        .filter_map(|item| Some((item.clone(), replaces(new, &Clauses::of(&item.text))?)))
+        .filter_map(|item| Some((item.clone(), replaces(new, &SentenceClauses::of(&item.text))?)))
         .collect();
     for (item, _) in &ended {
         withdraw(ledger, at, item, &text);
     }
-    match ended.iter().find(|(_, ended)| *ended == Ended::Replaced).or(ended.first()) {
+    match ended.iter().find(|(_, ended)| *ended == ConstraintEnd::Replaced).or(ended.first()) {
         Some((_, ended)) => *ended,
-        None => Ended::Nothing,
+        None => ConstraintEnd::Nothing,
     }
 }
 
 /// What a sentence makes of an earlier one; `None` if nothing.
-fn replaces(new: &Clauses, old: &Clauses) -> Option<Ended> {
+fn replaces(new: &SentenceClauses, old: &SentenceClauses) -> Option<ConstraintEnd> {
     let (topic, about) = (new.topic(), old.topic());
     if let (Some(new), Some(old)) = (new.assigned(), old.assigned()) {
-        return is_shared(&new, &old).then_some(Ended::Replaced);
+        return is_shared(&new, &old).then_some(ConstraintEnd::Replaced);
     }
     let opposite = matches!(
         (new.order(), old.order()),
-        (Some(Order::Always), Some(Order::Never | Order::Forbidden))
-            | (Some(Order::Never | Order::Forbidden), Some(Order::Always))
+        (Some(ClauseOrder::Always), Some(ClauseOrder::Never | ClauseOrder::Forbidden))
+            | (Some(ClauseOrder::Never | ClauseOrder::Forbidden), Some(ClauseOrder::Always))
     );
     if opposite && is_equal(&topic, &about) {
-        return Some(Ended::Replaced);
+        return Some(ConstraintEnd::Replaced);
     }
-    if new.says(Role::Ending) && is_shared(&topic, &about) {
-        return Some(Ended::Withdrawn);
+    if new.has_marker(MarkerRole::Ending) && is_shared(&topic, &about) {
+        return Some(ConstraintEnd::Withdrawn);
     }
-    let positive = !matches!(old.order(), Some(Order::Never | Order::Forbidden));
+    let positive = !matches!(old.order(), Some(ClauseOrder::Never | ClauseOrder::Forbidden));
     let changes =
-        new.changes_something() && (is_shared(&topic, &about) || is_same_frame(&new.frame(), &old.frame()));
-    (changes || positive && new.order() != Some(Order::Never) && new.refuses(&about))
-        .then_some(Ended::Replaced)
+        new.changes_constraint() && (is_shared(&topic, &about) || is_same_frame(&new.frame(), &old.frame()));
+    (changes || positive && new.order() != Some(ClauseOrder::Never) && new.refuses(&about))
+        .then_some(ConstraintEnd::Replaced)
 }
 
 /// Whether two orders are the same but for one word: `answer in German`, `answer in French`.
@@ -148,31 +162,32 @@ fn is_same_frame(one: &[&str], other: &[&str]) -> bool {
 }
 
 /// Where the newest constraint that holds was said.
-pub(super) fn newest_rule(ledger: &Ledger) -> Option<Seq> {
-    let holds = |item: &&Item| item.detail != Some(Detail::Wish(Force::Withdrawn));
-    ledger.newest(Section::Constraints).filter(holds).filter_map(|item| item.sources.last()).max()
+pub(super) fn newest_rule(ledger: &ItemSet) -> Option<Seq> {
+    let holds = |item: &&SummaryItem| item.detail != Some(ItemDetail::Wish(ConstraintForce::Withdrawn));
+    ledger.newest(SummarySection::Constraints).filter(holds).filter_map(|item| item.sources.last()).max()
 }
 
 /// Marks everything that holds because of a message as taken back.
-pub(super) fn withdraw_all(ledger: &mut Ledger, message: Seq, at: Seq, words: &str) {
-    let of_message = |item: &&Item| item.sources == SeqSet::one(message);
-    let items: Vec<Item> = ledger.newest(Section::Constraints).filter(of_message).cloned().collect();
+pub(super) fn withdraw_all(ledger: &mut ItemSet, message: Seq, at: Seq, words: &str) {
+    let of_message = |item: &&SummaryItem| item.sources == SeqSet::one(message);
+    let items: Vec<SummaryItem> =
+        ledger.newest(SummarySection::Constraints).filter(of_message).cloned().collect();
     for item in &items {
         withdraw(ledger, at, item, words);
     }
 }
 
-fn withdraw(ledger: &mut Ledger, at: Seq, item: &Item, words: &str) {
+fn withdraw(ledger: &mut ItemSet, at: Seq, item: &SummaryItem, words: &str) {
     let text = format!(
         "No longer holds: {} (the user: {})",
-        one_line(&item.text, ITEM / 2),
-        one_line(words, ITEM / 2 - 30)
+        one_line(&item.text, MAX_ITEM_CHARS / 2),
+        one_line(words, MAX_ITEM_CHARS / 2 - 30)
     );
-    ledger.put(Item {
-        section: Section::Constraints,
+    ledger.put(SummaryItem {
+        section: SummarySection::Constraints,
         text,
         key: Some(item.identity().to_owned()),
         sources: SeqSet::one(at),
-        detail: Some(Detail::Wish(Force::Withdrawn)),
+        detail: Some(ItemDetail::Wish(ConstraintForce::Withdrawn)),
     });
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{CallEffect, Trail, TrailCall, TrailEntry, TrailKind, prose::one_line};
+use super::{CallEffect, Trail, TrailCall, TrailEntry, TrailKind, sentences::one_line};
 use crate::id::Seq;
 
 /// How many letters of a focus are read.
@@ -23,19 +23,19 @@ const ENOUGH_PART: u32 = 4;
 
 /// What somebody wants a summary to attend to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Focus {
+pub struct SummaryFocus {
     text: String,
     words: Vec<String>,
 }
 
-impl Focus {
+impl SummaryFocus {
     /// Reads a focus; nothing, if there is no word in it.
     ///
     /// ```
-    /// use epitome_core::summary::Focus;
+    /// use epitome_core::summary::SummaryFocus;
     ///
-    /// assert_eq!(Focus::new(" the\nparser ").unwrap().text(), "the parser");
-    /// assert_eq!(Focus::new(" … "), None);
+    /// assert_eq!(SummaryFocus::new(" the\nparser ").unwrap().text(), "the parser");
+    /// assert_eq!(SummaryFocus::new(" … "), None);
     /// ```
     pub fn new(text: &str) -> Option<Self> {
         let text = one_line(text, LENGTH);
@@ -62,7 +62,7 @@ fn is_joining(word: &str) -> bool {
 
 /// How much something has to do with a focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Relevance {
+pub(super) enum FocusRelevance {
     /// Nothing that is known.
     #[default]
     Unrelated,
@@ -72,24 +72,24 @@ pub(super) enum Relevance {
     About,
 }
 
-impl Relevance {
+impl FocusRelevance {
     /// All of them, what gets room first at the beginning.
-    pub(super) const BY_WORTH: [Self; 3] = [Self::About, Self::SameRequest, Self::Unrelated];
+    pub(super) const MOST_RELEVANT_FIRST: [Self; 3] = [Self::About, Self::SameRequest, Self::Unrelated];
 }
 
 /// A trail and an index, ranked by a focus.
 #[derive(Debug)]
 pub(super) struct FocusRanking<'f> {
-    pub(super) focus: &'f Focus,
+    pub(super) focus: &'f SummaryFocus,
     /// For each entry of the trail.
-    pub(super) entries: Vec<Relevance>,
+    pub(super) entries: Vec<FocusRelevance>,
     /// The most relevant entry of each event.
-    events: BTreeMap<Seq, Relevance>,
+    events: BTreeMap<Seq, FocusRelevance>,
 }
 
 impl<'f> FocusRanking<'f> {
     /// Ranks a trail in which everything is still whole; nothing, if nothing in it is about the focus.
-    pub(super) fn of(focus: &'f Focus, trail: &Trail) -> Option<Self> {
+    pub(super) fn of(focus: &'f SummaryFocus, trail: &Trail) -> Option<Self> {
         let held: Vec<Vec<bool>> = trail.entries.iter().map(|entry| held(focus, entry)).collect();
         let counts = word_counts(&held, focus.words.len());
         let enough = counts.iter().sum::<u32>().div_ceil(ENOUGH_PART);
@@ -122,7 +122,7 @@ impl<'f> FocusRanking<'f> {
     }
 
     /// How much an event has to do with it.
-    pub(super) fn event(&self, at: Seq) -> Relevance {
+    pub(super) fn event(&self, at: Seq) -> FocusRelevance {
         self.events.get(&at).copied().unwrap_or_default()
     }
 
@@ -134,7 +134,7 @@ impl<'f> FocusRanking<'f> {
 }
 
 /// Which words of a focus an entry holds.
-fn held(focus: &Focus, entry: &TrailEntry) -> Vec<bool> {
+fn held(focus: &SummaryFocus, entry: &TrailEntry) -> Vec<bool> {
     let mut held = vec![false; focus.words.len()];
     entry.visit_texts(&mut |text| {
         let text = text.to_lowercase();
@@ -182,7 +182,7 @@ fn file(entry: &TrailEntry) -> Option<&str> {
 }
 
 /// What is about the focus, and what belongs to the same requests.
-fn with_requests(trail: &Trail, about: &[bool]) -> Vec<Relevance> {
+fn with_requests(trail: &Trail, about: &[bool]) -> Vec<FocusRelevance> {
     let begins = |entry: &TrailEntry| matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_));
     let mut relevance = Vec::with_capacity(about.len());
     let mut start = 0;
@@ -190,8 +190,9 @@ fn with_requests(trail: &Trail, about: &[bool]) -> Vec<Relevance> {
         let length =
             trail.entries[start + 1..].iter().position(begins).map_or(about.len() - start, |at| at + 1);
         let request = &about[start..start + length];
-        let beside = if request.contains(&true) { Relevance::SameRequest } else { Relevance::Unrelated };
-        relevance.extend(request.iter().map(|about| if *about { Relevance::About } else { beside }));
+        let beside =
+            if request.contains(&true) { FocusRelevance::SameRequest } else { FocusRelevance::Unrelated };
+        relevance.extend(request.iter().map(|about| if *about { FocusRelevance::About } else { beside }));
         start += length;
     }
     relevance
@@ -200,13 +201,13 @@ fn with_requests(trail: &Trail, about: &[bool]) -> Vec<Relevance> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{notation::read, pairing::pair, summary::reading::Reading};
+    use crate::{notation::read, pairing::pair, summary::reading_cache::ReadingCache};
 
-    fn ranked(focus: &str, log: &str) -> Vec<(u64, Relevance)> {
+    fn ranked(focus: &str, log: &str) -> Vec<(u64, FocusRelevance)> {
         let events = read(log);
         let paired = pair(events.iter().map(|event| (event.id.seq, &event.event.fact)));
-        let trail = Trail::default().and(&events, &paired, &mut Reading::default());
-        let focus = Focus::new(focus).expect("it has words");
+        let trail = Trail::default().extended_with(&events, &paired, &mut ReadingCache::default());
+        let focus = SummaryFocus::new(focus).expect("it has words");
         let Some(ranking) = FocusRanking::of(&focus, &trail) else { return Vec::new() };
         trail.entries.iter().zip(&ranking.entries).map(|(entry, found)| (entry.at.0, *found)).collect()
     }
@@ -231,7 +232,7 @@ assistant:
 
     #[test]
     fn words_files_and_requests_are_about_a_focus() {
-        use Relevance::{About, SameRequest, Unrelated};
+        use FocusRelevance::{About, SameRequest, Unrelated};
         let expect = [(1, About), (3, About), (5, SameRequest), (6, Unrelated), (8, Unrelated)];
         let ranked = ranked("the parser", LOG);
         assert_eq!(ranked[..5], expect);
@@ -247,7 +248,7 @@ assistant:
 
     #[test]
     fn short_words_count_where_there_are_no_others_or_they_are_names() {
-        let words = |text: &str| Focus::new(text).map(|focus| focus.words);
+        let words = |text: &str| SummaryFocus::new(text).map(|focus| focus.words);
         let check = |text: &str, expect: &[&str]| assert_eq!(words(text).unwrap(), expect, "{text}");
         check("the failing «upload» test, and the CI", &["ci", "failing", "test", "upload"]);
         check("to be or", &["be", "or", "to"]);
@@ -273,7 +274,7 @@ assistant:
         };
         let calls: Vec<String> = (0..40).map(call).collect();
         let ranked = ranked("session tokenizer", &calls.concat());
-        let about = ranked.iter().filter(|(_, found)| *found == Relevance::About).count();
+        let about = ranked.iter().filter(|(_, found)| *found == FocusRelevance::About).count();
         assert_eq!(about, 1, "{ranked:?}");
     }
 }

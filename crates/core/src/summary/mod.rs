@@ -1,50 +1,52 @@
 //! Structured summaries: what stands for a span of a session, as typed items that name the events they came from.
 //!
-//! A [`Brief`] is made without a model, or checked against the span if a model wrote it. Because items are data, code
+//! A [`StructuredSummary`] is made without a model, or checked against the span if a model wrote it. Because items are data, code
 //! carries them from summary to summary: nothing that must be kept depends on what a model chooses to repeat.
 
-mod calls;
+mod call_subjects;
 pub mod compaction;
 mod constraints;
-mod extract;
+mod extraction;
 mod focus;
 mod fork;
-mod index;
-mod ledger;
-mod markers;
-mod outdated;
+mod item_set;
+mod marker_words;
+mod name_index;
+mod outdated_state;
 mod pins;
-mod prose;
-mod reading;
+mod reading_cache;
 mod render;
 mod requests;
-mod stored;
+mod result_values;
+mod sentences;
+mod stored_summary;
 mod tool_activity;
 pub mod tools;
 mod trail;
 mod user_quotes;
-mod values;
 
 use serde::{Deserialize, Serialize};
 
-use self::tools::Change;
-pub(crate) use self::{extract::text, ledger::Ledger, prose::one_line, tool_activity::TAKEN_BACK};
+use self::tools::FileChange;
+pub(crate) use self::{
+    extraction::text, item_set::ItemSet, sentences::one_line, tool_activity::TAKEN_BACK_NOTE,
+};
 pub use self::{
-    extract::{summarise, summarise_for},
-    focus::Focus,
-    index::{Entry, Name},
-    ledger::{CONSTRAINTS, Caps},
-    pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
+    extraction::{summarise, summarise_for},
+    focus::SummaryFocus,
+    item_set::{MAX_CONSTRAINTS, SectionCaps},
+    name_index::{IndexEntry, IndexedName},
+    pins::{MAX_PIN_CHARS, MAX_PINS, PinError, check_pin},
     trail::{AnswerPart, CallEffect, CallEnding, FoldedRequest, Trail, TrailCall, TrailEntry, TrailKind},
 };
-use crate::{seq_set::SeqSet, standing::Standing};
+use crate::{seq_set::SeqSet, standing_context::StandingContext};
 
 /// A structured summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "stored::StoredBrief")]
-pub struct Brief {
+#[serde(from = "stored_summary::StoredSummary")]
+pub struct StructuredSummary {
     /// The items, by section and within a section oldest first.
-    pub items: Vec<Item>,
+    pub items: Vec<SummaryItem>,
     /// What is no longer told item by item.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<FoldedItems>,
@@ -56,10 +58,10 @@ pub struct Brief {
     pub carried_trail: Trail,
     /// Which names stood where, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub index: Vec<Entry>,
+    pub index: Vec<IndexEntry>,
     /// The standing context of the span, carried byte for byte.
-    #[serde(skip_serializing_if = "Standing::is_empty")]
-    pub standing: Standing,
+    #[serde(skip_serializing_if = "StandingContext::is_empty")]
+    pub standing: StandingContext,
     /// What trail and index were made to attend to, if anything in them speaks of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
@@ -68,9 +70,9 @@ pub struct Brief {
 /// One thing a summary says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Item {
+pub struct SummaryItem {
     /// Where it belongs.
-    pub section: Section,
+    pub section: SummarySection,
     /// What it says, in one line.
     pub text: String,
     /// What it is about, by which a later item of the same section replaces it: a path, a command, the words of an
@@ -81,19 +83,19 @@ pub struct Item {
     pub sources: SeqSet,
     /// What the next summary must know to carry it on; nothing for an item that a model wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Detail>,
+    pub detail: Option<ItemDetail>,
 }
 
 /// What is known of an item beside its words. Fields that earlier versions wrote beside these are passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Detail {
+pub enum ItemDetail {
     /// Of a constraint: how much it was meant.
-    Wish(Force),
+    Wish(ConstraintForce),
     /// Of a file: how it was changed.
     File {
         /// Each way once; empty if it was only read.
-        how: Vec<Change>,
+        how: Vec<FileChange>,
     },
     /// Of a command: how it went.
     Command {
@@ -113,7 +115,7 @@ pub enum Detail {
         resolved: Option<String>,
     },
     /// Of a failed approach: whether it is known what worked instead.
-    Attempt(Ending),
+    Attempt(AttemptEnding),
     /// Of a next step: who wrote it down.
     Step(StepOrigin),
     /// Of the current task: what was done since it was asked for.
@@ -128,7 +130,7 @@ pub enum Detail {
 /// How much a wish was meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Force {
+pub enum ConstraintForce {
     /// It was taken back.
     Withdrawn,
     /// As a preference, or a plain request of how to work.
@@ -140,7 +142,7 @@ pub enum Force {
 /// Whether it is known what worked in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum AttemptEnding {
     /// Not yet.
     Open,
     /// It is.
@@ -164,7 +166,7 @@ pub enum StepOrigin {
 #[serde(deny_unknown_fields)]
 pub struct FoldedItems {
     /// The section.
-    pub section: Section,
+    pub section: SummarySection,
     /// How many; 0 if that cannot be known, as after a fork inside what they tell of.
     pub count: u64,
     /// The events among which they can be found again.
@@ -174,7 +176,7 @@ pub struct FoldedItems {
 /// A section of a summary, in the order they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Section {
+pub enum SummarySection {
     /// What somebody pinned.
     Pins,
     /// What the user wants of the whole session.
@@ -199,7 +201,7 @@ pub enum Section {
     NextSteps,
 }
 
-impl Section {
+impl SummarySection {
     /// Every section, in order.
     pub const ALL: [Self; 11] = [
         Self::Pins,
@@ -246,16 +248,16 @@ impl Section {
     }
 }
 
-impl Item {
+impl SummaryItem {
     /// What makes it the same item in the next summary: its key, or its words.
     pub fn identity(&self) -> &str {
         self.key.as_deref().unwrap_or(&self.text)
     }
 }
 
-impl Brief {
+impl StructuredSummary {
     /// The items of a section, oldest first.
-    pub fn section(&self, section: Section) -> impl DoubleEndedIterator<Item = &Item> {
+    pub fn section(&self, section: SummarySection) -> impl DoubleEndedIterator<Item = &SummaryItem> {
         self.items.iter().filter(move |item| item.section == section)
     }
 }

@@ -5,17 +5,17 @@
 //! trail tells. Where the newest message answers a question of the report before it, the question is told with it.
 
 use super::{
-    Detail, Item, Section, StepOrigin,
+    ItemDetail, StepOrigin, SummaryItem, SummarySection,
     constraints::{newest_rule, withdraw_all},
-    extract::REPORT,
-    ledger::{FIRST_REQUEST, Ledger},
-    markers::{Clauses, Role, length},
-    prose::{Sentence, one_line},
+    extraction::REPORT_KEY,
+    item_set::{FIRST_REQUEST_KEY, ItemSet},
+    marker_words::{MarkerRole, SentenceClauses, length},
+    sentences::{Sentence, one_line},
 };
-use crate::{client_text::user_words_of, event::Part, id::Seq, seq_set::SeqSet};
+use crate::{client_text::user_words_of, event::ContentPart, id::Seq, seq_set::SeqSet};
 
 /// How long an item is at most, in characters.
-pub(super) const ITEM: usize = 300;
+pub(super) const MAX_ITEM_CHARS: usize = 300;
 
 /// How long the first request may be.
 const FIRST: usize = 600;
@@ -39,60 +39,71 @@ const TASKS: [&str; 3] = [NEWEST, BEGINNING, "request before that"];
 const WORDLESS: &str = "[no words: an image or a file]";
 
 /// The words for a current task that is the session's first request.
-pub(super) const THE_FIRST_REQUEST: &str = "The first request.";
+pub(super) const FIRST_REQUEST_TEXT: &str = "The first request.";
 
 /// After so many requests a plan that nobody touched since is left out.
 const PLANNED: usize = 3;
 
 /// What is added to a step that was planned for an earlier request.
-pub(super) const EARLIER: &str = " (planned before the newest request)";
+pub(super) const EARLIER_PLAN_SUFFIX: &str = " (planned before the newest request)";
 
 /// Notes a message of the user, in sentences and their `clauses`.
-pub(super) fn request(
-    ledger: &mut Ledger,
+pub(super) fn read_request(
+    ledger: &mut ItemSet,
     at: Seq,
     sentences: &[Sentence],
-    clauses: &[Clauses],
+    clauses: &[SentenceClauses],
     whole: &str,
 ) {
-    if clauses.iter().any(|clauses| clauses.says(Role::NewPlan)) {
-        ledger.clear(Section::NextSteps);
+    if clauses.iter().any(|clauses| clauses.has_marker(MarkerRole::NewPlan)) {
+        ledger.clear(SummarySection::NextSteps);
     }
     let said: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
     let said = if said.is_empty() { whole.to_owned() } else { said.join(" ") };
-    let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
-    let mut text = one_line(&said, if first { FIRST } else { ITEM });
-    if clauses.iter().any(Clauses::takes_back) {
+    let first = ledger.get(SummarySection::SessionIntent, FIRST_REQUEST_KEY).is_none();
+    let mut text = one_line(&said, if first { FIRST } else { MAX_ITEM_CHARS });
+    if clauses.iter().any(SentenceClauses::withdraws_constraint) {
         let before = messages(ledger).into_iter().next();
         let (asked, ruled) = (before.as_ref().and_then(|before| before.sources.last()), newest_rule(ledger));
         if let Some(message) = asked.max(ruled) {
             withdraw_all(ledger, message, at, &text);
         }
         if let Some(before) = before.filter(|_| asked > ruled) {
-            text = one_line(&format!("{text} (takes back: {})", one_line(&before.text, ITEM / 2)), ITEM);
-            ledger.retire(Section::SessionIntent, before.identity());
+            text = one_line(
+                &format!("{text} (takes back: {})", one_line(&before.text, MAX_ITEM_CHARS / 2)),
+                MAX_ITEM_CHARS,
+            );
+            ledger.retire(SummarySection::SessionIntent, before.identity());
             for key in TASKS {
-                let task = ledger.get(Section::CurrentTask, key);
+                let task = ledger.get(SummarySection::CurrentTask, key);
                 if task.is_some_and(|task| task.sources == before.sources) {
-                    ledger.strike(Section::CurrentTask, key);
+                    ledger.remove(SummarySection::CurrentTask, key);
                 }
             }
         }
     }
-    become_task(ledger, at, if first { THE_FIRST_REQUEST } else { &text });
-    let key = first.then(|| FIRST_REQUEST.to_owned());
-    ledger.put(Item { section: Section::SessionIntent, text, key, sources: SeqSet::one(at), detail: None });
+    become_task(ledger, at, if first { FIRST_REQUEST_TEXT } else { &text });
+    let key = first.then(|| FIRST_REQUEST_KEY.to_owned());
+    ledger.put(SummaryItem {
+        section: SummarySection::SessionIntent,
+        text,
+        key,
+        sources: SeqSet::one(at),
+        detail: None,
+    });
 }
 
 /// Makes a message the current task.
-fn become_task(ledger: &mut Ledger, at: Seq, text: &str) {
-    let question = ledger.get(Section::CurrentTask, REPORT).map(|report| question(&report.text).to_owned());
-    let [newest, beginning] = [NEWEST, BEGINNING].map(|key| ledger.get(Section::CurrentTask, key).cloned());
+fn become_task(ledger: &mut ItemSet, at: Seq, text: &str) {
+    let question =
+        ledger.get(SummarySection::CurrentTask, REPORT_KEY).map(|report| question(&report.text).to_owned());
+    let [newest, beginning] =
+        [NEWEST, BEGINNING].map(|key| ledger.get(SummarySection::CurrentTask, key).cloned());
     // Whatever else was said of an earlier request is past.
-    ledger.clear(Section::CurrentTask);
+    ledger.clear(SummarySection::CurrentTask);
     // What was not reported on is still worked on, and before it was asked nobody asked for anything else.
     if let Some(open) = beginning.or(newest).filter(|_| question.is_none()) {
-        ledger.put(Item { key: Some(BEGINNING.to_owned()), ..open });
+        ledger.put(SummaryItem { key: Some(BEGINNING.to_owned()), ..open });
     }
     let question = question.filter(|question| !question.is_empty() && length(text) < ANSWER);
     let text = match question {
@@ -100,7 +111,7 @@ fn become_task(ledger: &mut Ledger, at: Seq, text: &str) {
         None => text.to_owned(),
     };
     let (key, sources) = (Some(NEWEST.to_owned()), SeqSet::one(at));
-    ledger.put(Item { section: Section::CurrentTask, text, key, sources, detail: None });
+    ledger.put(SummaryItem { section: SummarySection::CurrentTask, text, key, sources, detail: None });
 }
 
 /// The question that a text ends with; empty if it ends otherwise.
@@ -117,42 +128,42 @@ fn question(text: &str) -> &str {
 }
 
 /// Says what the current task is by now, and which steps of a plan still are.
-pub(super) fn settle(ledger: &mut Ledger) {
+pub(super) fn update_current_task(ledger: &mut ItemSet) {
     let messages = messages(ledger);
     if messages.is_empty() {
         return;
     }
     if let Some(owner) = taken_up_again(ledger, &messages) {
         for key in TASKS {
-            ledger.strike(Section::CurrentTask, key);
+            ledger.remove(SummarySection::CurrentTask, key);
         }
-        let is_first = owner.key.as_deref() == Some(FIRST_REQUEST);
-        let text = if is_first { THE_FIRST_REQUEST.to_owned() } else { owner.text.clone() };
+        let is_first = owner.key.as_deref() == Some(FIRST_REQUEST_KEY);
+        let text = if is_first { FIRST_REQUEST_TEXT.to_owned() } else { owner.text.clone() };
         let (key, sources) = (Some(NEWEST.to_owned()), owner.sources.clone());
-        ledger.put(Item { section: Section::CurrentTask, text, key, sources, detail: None });
+        ledger.put(SummaryItem { section: SummarySection::CurrentTask, text, key, sources, detail: None });
     }
     steps(ledger, &long_places(&messages));
 }
 
 /// Where the open loop began, or where the newest request was made that says something by itself: what failed before and was
 /// not tried again since is past.
-pub(super) fn began(ledger: &Ledger) -> Seq {
-    let open = TASKS.iter().filter_map(|key| ledger.get(Section::CurrentTask, key));
-    let open = open.min_by_key(|task| task.sources.first()).filter(|task| task.text != THE_FIRST_REQUEST);
+pub(super) fn current_work_start(ledger: &ItemSet) -> Seq {
+    let open = TASKS.iter().filter_map(|key| ledger.get(SummarySection::CurrentTask, key));
+    let open = open.min_by_key(|task| task.sources.first()).filter(|task| task.text != FIRST_REQUEST_TEXT);
     let newest = long_places(&messages(ledger)).first().copied();
     open.and_then(|task| task.sources.first()).max(newest).unwrap_or_default()
 }
 
 /// The places of messages that say something by themselves.
-fn long_places(messages: &[Item]) -> Vec<Seq> {
+fn long_places(messages: &[SummaryItem]) -> Vec<Seq> {
     let long = messages.iter().filter(|message| length(&message.text) >= SHORT);
     long.filter_map(|message| message.sources.last()).collect()
 }
 
 /// The earlier request that is worked on again: the newest one was reported on, and after that steps went on which were
 /// planned before it.
-fn taken_up_again<'m>(ledger: &Ledger, messages: &'m [Item]) -> Option<&'m Item> {
-    let reported = ledger.get(Section::CurrentTask, REPORT)?.sources.last();
+fn taken_up_again<'m>(ledger: &ItemSet, messages: &'m [SummaryItem]) -> Option<&'m SummaryItem> {
+    let reported = ledger.get(SummarySection::CurrentTask, REPORT_KEY)?.sources.last();
     let step = recorded_steps(ledger).into_iter().max_by_key(|step| step.sources.last())?;
     let planned = step.sources.first();
     let newest = messages
@@ -160,51 +171,54 @@ fn taken_up_again<'m>(ledger: &Ledger, messages: &'m [Item]) -> Option<&'m Item>
         .filter(|newest| step.sources.last() > reported && planned < newest.sources.last())?;
     let owner = messages.iter().find(|message| message.sources.last() < planned)?;
     // What is only counted by now may have been asked in between.
-    let is_known = owner.key.is_none() || !ledger.has_folded(Section::SessionIntent);
+    let is_known = owner.key.is_none() || !ledger.has_folded(SummarySection::SessionIntent);
     (is_known && owner != newest).then_some(owner)
 }
 
 /// The steps that agents wrote down by their tools.
-fn recorded_steps(ledger: &Ledger) -> Vec<Item> {
-    let recorded =
-        |item: &&Item| matches!(item.detail, Some(Detail::Step(StepOrigin::Plan | StepOrigin::Tracked)));
-    ledger.newest(Section::NextSteps).filter(recorded).cloned().collect()
+fn recorded_steps(ledger: &ItemSet) -> Vec<SummaryItem> {
+    let recorded = |item: &&SummaryItem| {
+        matches!(item.detail, Some(ItemDetail::Step(StepOrigin::Plan | StepOrigin::Tracked)))
+    };
+    ledger.newest(SummarySection::NextSteps).filter(recorded).cloned().collect()
 }
 
 /// Marks the steps that were planned for an earlier request, and takes those out that are older still.
-fn steps(ledger: &mut Ledger, asked: &[Seq]) {
+fn steps(ledger: &mut ItemSet, asked: &[Seq]) {
     for step in recorded_steps(ledger) {
         let since = asked.iter().filter(|asked| Some(**asked) > step.sources.last()).count();
         match since {
             0 => {}
             1..PLANNED => {
-                let text = format!("{}{EARLIER}", step.text.trim_end_matches(EARLIER));
-                ledger.put(Item { text, ..step });
+                let text =
+                    format!("{}{EARLIER_PLAN_SUFFIX}", step.text.trim_end_matches(EARLIER_PLAN_SUFFIX));
+                ledger.put(SummaryItem { text, ..step });
             }
-            _ => drop(ledger.strike(Section::NextSteps, step.identity())),
+            _ => drop(ledger.remove(SummarySection::NextSteps, step.identity())),
         }
     }
 }
 
 /// The messages of the user that are known, the newest first.
-fn messages(ledger: &Ledger) -> Vec<Item> {
-    let own = |item: &&Item| item.key.as_deref().is_none_or(|key| key == FIRST_REQUEST);
-    let mut messages: Vec<Item> = ledger.newest(Section::SessionIntent).filter(own).cloned().collect();
+fn messages(ledger: &ItemSet) -> Vec<SummaryItem> {
+    let own = |item: &&SummaryItem| item.key.as_deref().is_none_or(|key| key == FIRST_REQUEST_KEY);
+    let mut messages: Vec<SummaryItem> =
+        ledger.newest(SummarySection::SessionIntent).filter(own).cloned().collect();
     messages.sort_by_key(|message| std::cmp::Reverse(message.sources.last()));
     messages
 }
 
 /// What a message of the user asks, in its own words: a picture alone is a request without any.
-pub(super) fn asked_in(parts: &[Part]) -> String {
+pub(super) fn request_text(parts: &[ContentPart]) -> String {
     let words = user_words_of(parts);
-    let has_media = parts.iter().any(|part| matches!(part, Part::Media(_)));
-    let is_blank = Part::texts(parts).all(|text| text.trim().is_empty());
+    let has_media = parts.iter().any(|part| matches!(part, ContentPart::Media(_)));
+    let is_blank = ContentPart::texts(parts).all(|text| text.trim().is_empty());
     if has_media && is_blank { WORDLESS.to_owned() } else { words }
 }
 
 /// Whether a message asks for nothing of its own: a bare command to the client, such as `/mode`, or a single short word, by
 /// which one greets, thanks or agrees.
-pub(super) fn asks_nothing(text: &str) -> bool {
+pub(super) fn has_no_request(text: &str) -> bool {
     const WORD: usize = 12;
     let text = text.trim();
     let name = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | ':');

@@ -9,23 +9,25 @@ use std::{
 };
 
 use super::{
-    Detail, Ending, Item, Section, StepOrigin,
-    calls::{Replacement, SUBJECT, is_same_file, plain_path, replacements, restored, subject},
-    constraints::hear,
-    ledger::Ledger,
-    markers::Clauses,
-    prose::{one_line, sentences},
-    requests::{EARLIER, ITEM, began},
-    tools::{Change, Todo, TodoState, ToolEffect, effects, failure, looks_up, run_kinds},
+    AttemptEnding, ItemDetail, StepOrigin, SummaryItem, SummarySection,
+    call_subjects::{
+        MAX_SUBJECT_CHARS, ReplacementDigest, is_same_file, plain_path, replacements, restored_paths, subject,
+    },
+    constraints::read_constraints,
+    item_set::ItemSet,
+    marker_words::SentenceClauses,
+    requests::{EARLIER_PLAN_SUFFIX, MAX_ITEM_CHARS, current_work_start},
+    sentences::{one_line, sentences},
+    tools::{FileChange, TodoItem, TodoState, ToolEffect, effects, failure, is_lookup, run_kinds},
     user_quotes::{answer, refusal},
 };
 use crate::{
-    chain::Digest,
+    draft_gate::holds_secret,
     event::{ToolCall, ToolResult},
+    hash_chain::Digest,
     id::Seq,
-    pairing::{Exchange, Outcome},
+    pairing::{CallOutcome, Exchange},
     seq_set::SeqSet,
-    verify::holds_secret,
 };
 
 /// How many characters of an error are kept.
@@ -44,7 +46,7 @@ const ACTIVE: &str = " (in progress)";
 const RECENT: u64 = 80;
 
 /// What is said of a change that no longer stands.
-pub(crate) const TAKEN_BACK: &str = "was taken back";
+pub(crate) const TAKEN_BACK_NOTE: &str = "was taken back";
 
 /// What is remembered of the work, from call to call.
 #[derive(Debug, Default)]
@@ -73,9 +75,9 @@ struct FailedCall {
 
 impl ToolActivity {
     /// Goes on where the summary before stopped.
-    pub(super) fn carrying(ledger: &Ledger) -> Self {
-        let open = ledger.newest(Section::Errors).filter_map(|item| {
-            let Some(Detail::Error { of, words, resolved: None, .. }) = &item.detail else { return None };
+    pub(super) fn from_items(ledger: &ItemSet) -> Self {
+        let open = ledger.newest(SummarySection::Errors).filter_map(|item| {
+            let Some(ItemDetail::Error { of, words, resolved: None, .. }) = &item.detail else { return None };
             let (subject, words, sources) = (of.clone(), words.clone(), item.sources.clone());
             Some(FailedCall { subject, words, sources, identity: item.identity().to_owned() })
         });
@@ -85,15 +87,15 @@ impl ToolActivity {
     }
 
     /// Takes a call with its outcome.
-    pub(super) fn take(&mut self, ledger: &mut Ledger, exchange: &Exchange<'_>) {
+    pub(super) fn record(&mut self, ledger: &mut ItemSet, exchange: &Exchange<'_>) {
         let call = exchange.call;
         let mut sources = SeqSet::one(exchange.at);
         let result = match exchange.outcome {
-            Outcome::Returned { at, result } => {
+            CallOutcome::Returned { at, result } => {
                 sources.insert(at);
                 Some(result)
             }
-            Outcome::Unanswered => None,
+            CallOutcome::Unanswered => None,
         };
         if result.is_some_and(|result| Self::hear(ledger, call, result, &sources)) {
             return;
@@ -113,9 +115,9 @@ impl ToolActivity {
                         (None, None) => "no result".to_owned(),
                         (None, Some(_)) => if has_failed { "failed" } else { "ok" }.to_owned(),
                     };
-                    let text = format!("`{}` → {ended}", one_line(command, ITEM - 80));
+                    let text = format!("`{}` → {ended}", one_line(command, MAX_ITEM_CHARS - 80));
                     let key = key(&one_line(command, usize::MAX));
-                    put(ledger, Section::Commands, text, key, &sources, Detail::Command { exit });
+                    put(ledger, SummarySection::Commands, text, key, &sources, ItemDetail::Command { exit });
                     if result.is_some() && !has_failed {
                         self.take_back(ledger, command, &sources);
                     }
@@ -128,13 +130,13 @@ impl ToolActivity {
             }
         }
         match (result, failed) {
-            (Some(_), Some(failed)) if !looks_up(call) && !failed.words.is_empty() => {
+            (Some(_), Some(failed)) if !is_lookup(call) && !failed.words.is_empty() => {
                 let words = one_line(&failed.words, ERROR);
                 let identity = key(&format!("{}: {words}", kinds(&subject).join(" ")));
                 self.fail(ledger, FailedCall { subject, words, sources, identity });
             }
             // That a file can be read says nothing of an edit of it.
-            (Some(_), None) if subject.starts_with('`') || !looks_up(call) => {
+            (Some(_), None) if subject.starts_with('`') || !is_lookup(call) => {
                 self.work(ledger, &subject, &sources);
             }
             _ => {}
@@ -142,58 +144,73 @@ impl ToolActivity {
     }
 
     /// Takes what the user said through a call, and says whether that was all of it.
-    fn hear(ledger: &mut Ledger, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
+    fn hear(ledger: &mut ItemSet, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
         let at = sources.last().unwrap_or_default();
         if let Some(said) = refusal(result) {
             let read = sentences(&said);
-            hear(ledger, at, &read, &Clauses::of_all(&read));
+            read_constraints(ledger, at, &read, &SentenceClauses::of_all(&read));
             return true;
         }
         let Some(said) = answer(call, result) else { return false };
         let read = sentences(&said);
-        hear(ledger, at, &read, &Clauses::of_all(&read));
-        let text = one_line(&format!("The user answered: {said}"), ITEM);
+        read_constraints(ledger, at, &read, &SentenceClauses::of_all(&read));
+        let text = one_line(&format!("The user answered: {said}"), MAX_ITEM_CHARS);
         let sources = sources.clone();
-        ledger.put(Item { section: Section::KeyDecisions, text, key: None, sources, detail: None });
+        ledger.put(SummaryItem {
+            section: SummarySection::KeyDecisions,
+            text,
+            key: None,
+            sources,
+            detail: None,
+        });
         true
     }
 
-    fn change(&mut self, ledger: &mut Ledger, call: &ToolCall, path: &str, how: Change, sources: &SeqSet) {
+    fn change(
+        &mut self,
+        ledger: &mut ItemSet,
+        call: &ToolCall,
+        path: &str,
+        how: FileChange,
+        sources: &SeqSet,
+    ) {
         let path = plain_path(path);
         changed(ledger, &path, how, sources);
         self.changes.push((sources.last().unwrap_or_default(), path.clone()));
         let known = self.replaced.entry(path.clone()).or_default();
-        for Replacement { old, new, replaced } in replacements(call) {
+        for ReplacementDigest { old, new, replaced } in replacements(call) {
             let tried = |old: u64, new: u64| key(&format!("back {old:x} {new:x} {path}"));
             if known.contains(&(new, old)) && !known.contains(&(old, new)) {
                 let what = if holds_secret(&replaced) { String::new() } else { format!(" to `{replaced}`") };
-                let text =
-                    format!("The change of {}{what} {TAKEN_BACK} by a later edit.", one_line(&path, SUBJECT));
-                attempt(ledger, text, tried(new, old), sources, Ending::Known);
+                let text = format!(
+                    "The change of {}{what} {TAKEN_BACK_NOTE} by a later edit.",
+                    one_line(&path, MAX_SUBJECT_CHARS)
+                );
+                attempt(ledger, text, tried(new, old), sources, AttemptEnding::Known);
             }
             // It was made again after all.
-            ledger.retire(Section::FailedApproaches, &tried(old, new));
+            ledger.retire(SummarySection::FailedApproaches, &tried(old, new));
             known.insert((old, new));
         }
     }
 
     /// A command that sets files back to what was committed ends an approach, if they were changed since.
-    fn take_back(&mut self, ledger: &mut Ledger, command: &str, sources: &SeqSet) {
+    fn take_back(&mut self, ledger: &mut ItemSet, command: &str, sources: &SeqSet) {
         if command.contains("git commit") {
             self.committed = self.changes.len();
         }
-        let named = restored(command);
+        let named = restored_paths(command);
         let is_meant = |path: &&str| named.iter().any(|name| *name == "." || is_same_file(path, name));
         let touched = self.changes[self.committed..].iter().map(|(_, path)| path.as_str());
         let paths = last_distinct(touched.filter(is_meant));
         if !paths.is_empty() {
-            let command = one_line(command, SUBJECT);
-            let text = format!("The change of {paths} {TAKEN_BACK} with `{command}`.");
-            attempt(ledger, text, key(&format!("{paths} {command}")), sources, Ending::Known);
+            let command = one_line(command, MAX_SUBJECT_CHARS);
+            let text = format!("The change of {paths} {TAKEN_BACK_NOTE} with `{command}`.");
+            attempt(ledger, text, key(&format!("{paths} {command}")), sources, AttemptEnding::Known);
         }
     }
 
-    fn fail(&mut self, ledger: &mut Ledger, mut failed: FailedCall) {
+    fn fail(&mut self, ledger: &mut ItemSet, mut failed: FailedCall) {
         let is_same = |known: &mut FailedCall| known.words == failed.words && known.subject == failed.subject;
         if let Some(known) = self.failed.extract_if(.., is_same).last() {
             failed.identity = known.identity;
@@ -207,13 +224,13 @@ impl ToolActivity {
         // That a command fails again is something of the work; a tool that was used wrongly is not.
         if times > 1 && failed.subject.starts_with('`') {
             let text = tale(&failed, times, "");
-            attempt(ledger, text, tale_key(&failed), &failed.sources, Ending::Open);
+            attempt(ledger, text, tale_key(&failed), &failed.sources, AttemptEnding::Open);
         }
         self.failed.push(failed);
     }
 
     /// Something worked: what of its kind had failed is past.
-    fn work(&mut self, ledger: &mut Ledger, subject: &str, sources: &SeqSet) {
+    fn work(&mut self, ledger: &mut ItemSet, subject: &str, sources: &SeqSet) {
         let worked = kinds(subject);
         let is_meant =
             |failed: &mut FailedCall| kinds(&failed.subject).iter().any(|kind| worked.contains(kind));
@@ -221,9 +238,9 @@ impl ToolActivity {
             let how = self.how(&failed, subject, sources);
             let passed = FailedCall { sources: sources.clone(), ..failed };
             let times = note_error(ledger, &passed, Some(format!("later passed: {how}")));
-            if ledger.get(Section::FailedApproaches, &tale_key(&passed)).is_some() {
+            if ledger.get(SummarySection::FailedApproaches, &tale_key(&passed)).is_some() {
                 let text = tale(&passed, times, &format!(" → later passed: {how}"));
-                attempt(ledger, text, tale_key(&passed), sources, Ending::Known);
+                attempt(ledger, text, tale_key(&passed), sources, AttemptEnding::Known);
             }
         }
     }
@@ -233,13 +250,13 @@ impl ToolActivity {
         let (since, end) = (failed.sources.last().unwrap_or_default(), sources.first().unwrap_or_default());
         let between = self.changes.iter().filter(|(at, _)| (since..=end).contains(at));
         let changed = last_distinct(between.map(|(_, path)| path.as_str()));
-        let subject = one_line(subject, SUBJECT);
+        let subject = one_line(subject, MAX_SUBJECT_CHARS);
         if changed.is_empty() { subject } else { format!("{subject} after changing {changed}") }
     }
 
     /// Tells failures as past that nobody saw for long: so many events, or since before the newest request.
-    pub(super) fn settle(&self, ledger: &mut Ledger, last: Seq) {
-        let before = began(ledger);
+    pub(super) fn retire_stale_failures(&self, ledger: &mut ItemSet, last: Seq) {
+        let before = current_work_start(ledger);
         for failed in &self.failed {
             let at = failed.sources.last().unwrap_or_default();
             if at < before || last.0.saturating_sub(at.0) > RECENT {
@@ -258,97 +275,114 @@ fn kinds(subject: &str) -> Vec<String> {
     }
 }
 
-fn put(ledger: &mut Ledger, section: Section, text: String, key: String, sources: &SeqSet, detail: Detail) {
-    ledger.put(Item { section, text, key: Some(key), sources: sources.clone(), detail: Some(detail) });
+fn put(
+    ledger: &mut ItemSet,
+    section: SummarySection,
+    text: String,
+    key: String,
+    sources: &SeqSet,
+    detail: ItemDetail,
+) {
+    ledger.put(SummaryItem { section, text, key: Some(key), sources: sources.clone(), detail: Some(detail) });
 }
 
 /// Notes that a file was read; one that was changed is told as that.
-fn read(ledger: &mut Ledger, path: &str, sources: &SeqSet) {
-    if ledger.get(Section::FilesModified, &key(path)).is_none() {
-        let detail = Detail::File { how: Vec::new() };
-        put(ledger, Section::FilesRead, one_line(path, ITEM - 100), key(path), sources, detail);
+fn read(ledger: &mut ItemSet, path: &str, sources: &SeqSet) {
+    if ledger.get(SummarySection::FilesModified, &key(path)).is_none() {
+        let detail = ItemDetail::File { how: Vec::new() };
+        put(
+            ledger,
+            SummarySection::FilesRead,
+            one_line(path, MAX_ITEM_CHARS - 100),
+            key(path),
+            sources,
+            detail,
+        );
     }
 }
 
 /// Notes that a file was changed, each way once.
-fn changed(ledger: &mut Ledger, path: &str, new: Change, sources: &SeqSet) {
+fn changed(ledger: &mut ItemSet, path: &str, new: FileChange, sources: &SeqSet) {
     let key = key(path);
-    let read = ledger.strike(Section::FilesRead, &key).map(|read| read.sources).unwrap_or_default();
-    let mut how = match ledger.get(Section::FilesModified, &key).map(|item| &item.detail) {
-        Some(Some(Detail::File { how })) => how.clone(),
+    let read = ledger.remove(SummarySection::FilesRead, &key).map(|read| read.sources).unwrap_or_default();
+    let mut how = match ledger.get(SummarySection::FilesModified, &key).map(|item| &item.detail) {
+        Some(Some(ItemDetail::File { how })) => how.clone(),
         _ => Vec::new(),
     };
     how.retain(|known| *known != new);
     how.push(new);
     let words = how.iter().map(|how| match how {
-        Change::Written => "written",
-        Change::Edited => "edited",
-        Change::Deleted => "deleted",
-        Change::Moved => "moved here",
+        FileChange::Written => "written",
+        FileChange::Edited => "edited",
+        FileChange::Deleted => "deleted",
+        FileChange::Moved => "moved here",
     });
-    let text = format!("{} ({})", one_line(path, ITEM - 100), words.collect::<Vec<_>>().join(", "));
+    let text = format!("{} ({})", one_line(path, MAX_ITEM_CHARS - 100), words.collect::<Vec<_>>().join(", "));
     let sources = SeqSet::union([sources, &read]);
-    put(ledger, Section::FilesModified, text, key, &sources, Detail::File { how });
+    put(ledger, SummarySection::FilesModified, text, key, &sources, ItemDetail::File { how });
 }
 
 /// Puts a plan in the place of the one before.
-fn plan(ledger: &mut Ledger, steps: &[Todo], sources: &SeqSet) {
-    let is_planned = |item: &&Item| item.detail == Some(Detail::Step(StepOrigin::Plan));
-    let before: Vec<Item> = ledger.newest(Section::NextSteps).filter(is_planned).cloned().collect();
+fn plan(ledger: &mut ItemSet, steps: &[TodoItem], sources: &SeqSet) {
+    let is_planned = |item: &&SummaryItem| item.detail == Some(ItemDetail::Step(StepOrigin::Plan));
+    let before: Vec<SummaryItem> =
+        ledger.newest(SummarySection::NextSteps).filter(is_planned).cloned().collect();
     for item in &before {
-        ledger.strike(Section::NextSteps, item.identity());
+        ledger.remove(SummarySection::NextSteps, item.identity());
     }
-    let is_left = |step: &&Todo| matches!(step.state, TodoState::Open | TodoState::Active);
+    let is_left = |step: &&TodoItem| matches!(step.state, TodoState::Open | TodoState::Active);
     for step in steps.iter().filter(is_left) {
-        let key = key(&one_line(&step.text, ITEM));
+        let key = key(&one_line(&step.text, MAX_ITEM_CHARS));
         // A step that stays on the plan was planned when it first came there.
         let earlier = before.iter().find(|item| item.identity() == key).map(|item| &item.sources);
         let sources = SeqSet::union(earlier.into_iter().chain([sources]));
         let text = step_text(&step.text, step.state);
-        put(ledger, Section::NextSteps, text, key, &sources, Detail::Step(StepOrigin::Plan));
+        put(ledger, SummarySection::NextSteps, text, key, &sources, ItemDetail::Step(StepOrigin::Plan));
     }
 }
 
 /// Notes how far a step is that a tool keeps by its name.
 fn track(
-    ledger: &mut Ledger,
+    ledger: &mut ItemSet,
     id: Option<&str>,
     text: Option<&str>,
     state: Option<TodoState>,
     sources: &SeqSet,
 ) {
-    let unnamed = text.map(|text| key(&one_line(text, ITEM)));
-    let Some(key) = id.map(|id| key(&one_line(&format!("step {id}"), ITEM))).or_else(|| unnamed.clone())
+    let unnamed = text.map(|text| key(&one_line(text, MAX_ITEM_CHARS)));
+    let Some(key) =
+        id.map(|id| key(&one_line(&format!("step {id}"), MAX_ITEM_CHARS))).or_else(|| unnamed.clone())
     else {
         return;
     };
     // The same step may have been planned without a name.
     if let Some(unnamed) = unnamed.filter(|unnamed| *unnamed != key) {
-        ledger.strike(Section::NextSteps, &unnamed);
+        ledger.remove(SummarySection::NextSteps, &unnamed);
     }
     if matches!(state, Some(TodoState::Done | TodoState::Dropped)) {
-        ledger.strike(Section::NextSteps, &key);
+        ledger.remove(SummarySection::NextSteps, &key);
         return;
     }
-    let known = ledger.get(Section::NextSteps, &key);
-    let known = known.map(|item| item.text.trim_end_matches(EARLIER).trim_end_matches(ACTIVE));
+    let known = ledger.get(SummarySection::NextSteps, &key);
+    let known = known.map(|item| item.text.trim_end_matches(EARLIER_PLAN_SUFFIX).trim_end_matches(ACTIVE));
     if let Some(text) = text.or(known) {
         let text = step_text(text, state.unwrap_or(TodoState::Open));
-        put(ledger, Section::NextSteps, text, key, sources, Detail::Step(StepOrigin::Tracked));
+        put(ledger, SummarySection::NextSteps, text, key, sources, ItemDetail::Step(StepOrigin::Tracked));
     }
 }
 
 fn step_text(text: &str, state: TodoState) -> String {
     let active = if state == TodoState::Active { ACTIVE } else { "" };
-    format!("{}{active}", one_line(text, ITEM - 20))
+    format!("{}{active}", one_line(text, MAX_ITEM_CHARS - 20))
 }
 
 /// Notes an error that came, or how it is past, and says how often it came by now.
-fn note_error(ledger: &mut Ledger, failed: &FailedCall, resolved: Option<String>) -> u64 {
-    let known = match ledger.get(Section::Errors, &failed.identity).and_then(|item| item.detail.as_ref()) {
-        Some(Detail::Error { times, .. }) => *times,
-        _ => 0,
-    };
+fn note_error(ledger: &mut ItemSet, failed: &FailedCall, resolved: Option<String>) -> u64 {
+    let known =
+        match ledger.get(SummarySection::Errors, &failed.identity).and_then(|item| item.detail.as_ref()) {
+            Some(ItemDetail::Error { times, .. }) => *times,
+            _ => 0,
+        };
     let times = if resolved.is_some() { known.max(1) } else { known.saturating_add(1) };
     let FailedCall { subject, words, sources, identity } = failed.clone();
     let mut text = format!("{words} — from {subject}");
@@ -358,21 +392,21 @@ fn note_error(ledger: &mut Ledger, failed: &FailedCall, resolved: Option<String>
     let _ = write!(text, "; {}", resolved.as_deref().unwrap_or("failed when last tried"));
     put(
         ledger,
-        Section::Errors,
+        SummarySection::Errors,
         text,
         identity,
         &sources,
-        Detail::Error { of: subject, words, times, resolved },
+        ItemDetail::Error { of: subject, words, times, resolved },
     );
     times
 }
 
-fn attempt(ledger: &mut Ledger, text: String, key: String, sources: &SeqSet, ending: Ending) {
-    put(ledger, Section::FailedApproaches, text, key, sources, Detail::Attempt(ending));
+fn attempt(ledger: &mut ItemSet, text: String, key: String, sources: &SeqSet, ending: AttemptEnding) {
+    put(ledger, SummarySection::FailedApproaches, text, key, sources, ItemDetail::Attempt(ending));
 }
 
 fn tale(failed: &FailedCall, times: u64, end: &str) -> String {
-    let words = one_line(&failed.words, ITEM / 2);
+    let words = one_line(&failed.words, MAX_ITEM_CHARS / 2);
     one_line(&format!("{} failed {times} times in the same way: {words}{end}", failed.subject), TALE)
 }
 
@@ -401,7 +435,7 @@ fn last_distinct<'p>(paths: impl DoubleEndedIterator<Item = &'p str>) -> String 
             last.insert(0, path);
         }
     }
-    one_line(&last.join(", "), SUBJECT)
+    one_line(&last.join(", "), MAX_SUBJECT_CHARS)
 }
 
 #[cfg(test)]
@@ -409,19 +443,19 @@ mod tests {
     use super::{KEY, key};
     use crate::{
         notation::read,
-        summary::{Brief, Caps, Section, summarise},
+        summary::{SectionCaps, StructuredSummary, SummarySection, summarise},
     };
 
     /// The items of some sections, a line each.
-    fn show(brief: &Brief, sections: &[Section]) -> String {
+    fn show(brief: &StructuredSummary, sections: &[SummarySection]) -> String {
         let items = brief.items.iter().filter(|item| sections.contains(&item.section));
         let lines: Vec<String> =
             items.map(|item| format!("{:?} [{}] {}", item.section, item.sources, item.text)).collect();
         lines.join("\n")
     }
 
-    fn told(log: &str, sections: &[Section]) -> String {
-        show(&summarise(&read(log), None, &Caps::default()), sections)
+    fn told(log: &str, sections: &[SummarySection]) -> String {
+        show(&summarise(&read(log), None, &SectionCaps::default()), sections)
     }
 
     #[test]
@@ -435,7 +469,7 @@ assistant:
   call bash {"command":"make"}
   !> error: undefined symbol b
 "#;
-        insta::assert_snapshot!(told(log, &[Section::Errors]), @r"
+        insta::assert_snapshot!(told(log, &[SummarySection::Errors]), @r"
         Errors [2-3] error: no rule for a.o — from `make`; later failed otherwise
         Errors [4-5] error: undefined symbol b — from `make`; failed when last tried
         ");
@@ -461,7 +495,7 @@ assistant:
   call read_file {"path":"b.rs"}
   -> code
 "#;
-        insta::assert_snapshot!(told(log, &[Section::FilesRead, Section::FilesModified]), @r"
+        insta::assert_snapshot!(told(log, &[SummarySection::FilesRead, SummarySection::FilesModified]), @r"
         FilesModified [6-9] b.rs (edited)
         FilesRead [2-5] a.rs
         ");
@@ -475,7 +509,7 @@ assistant:
   call edit_file {"path":"src/odd\nname.rs","old_string":"x","new_string":"y"}
   -> done
 "#;
-        insta::assert_snapshot!(told(log, &[Section::FilesModified]), @r"FilesModified [2-3] src/odd\nname.rs (edited)");
+        insta::assert_snapshot!(told(log, &[SummarySection::FilesModified]), @r"FilesModified [2-3] src/odd\nname.rs (edited)");
     }
 
     #[test]
@@ -489,7 +523,7 @@ assistant:
   call bash {"command":"make test"}
   -> fine
 "#;
-        insta::assert_snapshot!(told(log, &[Section::Commands]), @"Commands [2-5] `make test` → ok");
+        insta::assert_snapshot!(told(log, &[SummarySection::Commands]), @"Commands [2-5] `make test` → ok");
     }
 
     const FIXED: &str = r#"
@@ -507,7 +541,7 @@ assistant:
 
     #[test]
     fn an_error_is_past_when_the_same_thing_works() {
-        insta::assert_snapshot!(told(FIXED, &[Section::Errors, Section::FailedApproaches]), @r"
+        insta::assert_snapshot!(told(FIXED, &[SummarySection::Errors, SummarySection::FailedApproaches]), @r"
         Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; later passed: `cargo build --release` after changing src/a.rs
         ");
     }
@@ -535,7 +569,7 @@ assistant:
   call read_file {"path":"nowhere.txt"}
   !> File does not exist.
 "#;
-        insta::assert_snapshot!(told(log, &[Section::Errors, Section::FailedApproaches]), @r"
+        insta::assert_snapshot!(told(log, &[SummarySection::Errors, SummarySection::FailedApproaches]), @r"
         Errors [2-3] error TS2353: unknown property — from `npm run check`; failed when last tried
         Errors [6-9] --- FAIL: TestProbe — from `go test -run Probe ./a`; later passed: `go test ./b`
         ");
@@ -550,9 +584,9 @@ assistant:
   !> Error: boom
 user: Go on.
 "#;
-        insta::assert_snapshot!(told(log, &[Section::Errors]), @"Errors [2-3] Error: boom — from `make check`; failed when last tried");
+        insta::assert_snapshot!(told(log, &[SummarySection::Errors]), @"Errors [2-3] Error: boom — from `make check`; failed when last tried");
         let later = format!("{log}user: Now write the manual page of the exporter.\n");
-        insta::assert_snapshot!(told(&later, &[Section::Errors]), @"Errors [2-3] Error: boom — from `make check`; not seen again");
+        insta::assert_snapshot!(told(&later, &[SummarySection::Errors]), @"Errors [2-3] Error: boom — from `make check`; not seen again");
     }
 
     #[test]
@@ -566,7 +600,7 @@ assistant:
   call bash {"command":"make two"}
   !> Error: boom
 "#;
-        insta::assert_snapshot!(told(log, &[Section::Errors, Section::FailedApproaches]), @r"
+        insta::assert_snapshot!(told(log, &[SummarySection::Errors, SummarySection::FailedApproaches]), @r"
         Errors [2-3] Error: boom — from `make one`; failed when last tried
         Errors [4-5] Error: boom — from `make two`; failed when last tried
         ");
@@ -578,10 +612,11 @@ assistant:
         let words: Vec<String> = (0..50).map(|number| format!("word{number}")).collect();
         let log = FIXED.replace("mismatched types", &words.join(" "));
         let events = read(&log);
-        let first = summarise(&events[..3], None, &Caps::default());
-        let second = summarise(&events[3..5], Some(&first), &Caps::default());
-        let third = summarise(&events[5..], Some(&second), &Caps::default());
-        let errors: Vec<&str> = third.section(Section::Errors).map(|item| item.text.as_str()).collect();
+        let first = summarise(&events[..3], None, &SectionCaps::default());
+        let second = summarise(&events[3..5], Some(&first), &SectionCaps::default());
+        let third = summarise(&events[5..], Some(&second), &SectionCaps::default());
+        let errors: Vec<&str> =
+            third.section(SummarySection::Errors).map(|item| item.text.as_str()).collect();
         let expect = format!(
             "error[E0308]: {} — from `cargo build`; later passed: `cargo build --release`",
             words.join(" ")
@@ -603,10 +638,10 @@ assistant:
     #[test]
     fn an_error_is_past_across_compactions() {
         let events = read(FIXED);
-        let first = summarise(&events[..3], None, &Caps::default());
-        assert!(show(&first, &[Section::Errors]).ends_with("failed when last tried"));
-        let second = summarise(&events[3..], Some(&first), &Caps::default());
-        insta::assert_snapshot!(show(&second, &[Section::Errors]), @"Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; later passed: `cargo build --release` after changing src/a.rs");
+        let first = summarise(&events[..3], None, &SectionCaps::default());
+        assert!(show(&first, &[SummarySection::Errors]).ends_with("failed when last tried"));
+        let second = summarise(&events[3..], Some(&first), &SectionCaps::default());
+        insta::assert_snapshot!(show(&second, &[SummarySection::Errors]), @"Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; later passed: `cargo build --release` after changing src/a.rs");
     }
 
     #[test]
@@ -629,7 +664,7 @@ assistant:
   call bash {"command":"git checkout -- a.js"}
   -> done
 "#;
-        insta::assert_snapshot!(told(log, &[Section::FailedApproaches]), @r"
+        insta::assert_snapshot!(told(log, &[SummarySection::FailedApproaches]), @r"
         FailedApproaches [4-5] `npm test` failed 2 times in the same way: Error: boom
         FailedApproaches [8-9] The change of a.js to `two` was taken back by a later edit.
         FailedApproaches [10-11] The change of a.js was taken back with `git checkout -- a.js`.
@@ -647,6 +682,6 @@ assistant:
   call TodoWrite {"todos":[{"content":"One","status":"completed"},{"content":"Two","status":"in_progress"}]}
   -> ok
 "#;
-        insta::assert_snapshot!(told(log, &[Section::NextSteps]), @"NextSteps [2-5] Two (in progress)");
+        insta::assert_snapshot!(told(log, &[SummarySection::NextSteps]), @"NextSteps [2-5] Two (in progress)");
     }
 }

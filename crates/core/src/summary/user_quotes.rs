@@ -4,7 +4,7 @@
 //! with the agent's own formula, or that answers a question tool, is taken for the user's words: anything else a tool
 //! returns is data.
 
-use crate::event::{Part, ToolCall, ToolResult};
+use crate::event::{ContentPart, ToolCall, ToolResult};
 
 /// What a user answered to a question that was asked by a tool.
 pub(super) fn answer(call: &ToolCall, result: &ToolResult) -> Option<String> {
@@ -38,6 +38,6 @@ pub(super) fn refusal(result: &ToolResult) -> Option<String> {
 /// The beginning of a result, which is all that a person writes.
 fn text(result: &ToolResult) -> String {
     const MOST: usize = 4_000;
-    let text = Part::texts(&result.parts).map(|text| &text[..text.floor_char_boundary(MOST)]).take(2);
+    let text = ContentPart::texts(&result.parts).map(|text| &text[..text.floor_char_boundary(MOST)]).take(2);
     text.collect::<String>().trim().to_owned()
 }

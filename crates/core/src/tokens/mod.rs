@@ -1,6 +1,6 @@
 //! Tokens: the unit of every budget, and the counters for them.
 //!
-//! `O200k` (with the feature `bpe`) counts exactly, for the models whose vocabulary is public; [`Estimate`] comes close for all the others.
+//! `O200k` (with the feature `bpe`) counts exactly, for the models whose vocabulary is public; [`EstimateCounter`] comes close for all the others.
 
 mod estimate;
 #[cfg(feature = "bpe")]
@@ -14,9 +14,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub use estimate::Estimate;
+pub use estimate::EstimateCounter;
 #[cfg(feature = "bpe")]
-pub use o200k::O200k;
+pub use o200k::O200kCounter;
 
 /// A number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -2,10 +2,10 @@
 
 use epitome_core::{
     budget::Budget,
-    event::Time,
+    event::Timestamp,
+    model_view::{NextCall, PreparationReport, SummaryStatus},
     policy::Policy,
     tokens::Tokens,
-    view::{Moment, Prepared, Standby},
 };
 
 use crate::{
@@ -33,20 +33,20 @@ length = { fixed = 60 }
 "#;
 
 /// What is done for the last call of a log, with a window of 400 words.
-fn prepared(log: &str, standby: Standby<'_>) -> (Prepared, u64) {
+fn prepared(log: &str, standby: SummaryStatus<'_>) -> (PreparationReport, u64) {
     let policy = Policy::read(POLICY).unwrap();
     let budget = policy.budget(Budget::new(Tokens(400)));
     let mut stage = Stage::new(meter());
     for event in &read(log) {
         stage.play(event);
     }
-    let moment = Moment { now: Some(Time(0)), standby, ..Moment::default() };
+    let moment = NextCall { now: Some(Timestamp(0)), standby, ..NextCall::default() };
     let prepared = stage.view.prepare(&policy, &budget, &moment).unwrap();
     let tokens = stage.view.context().tokens().0;
     (prepared, tokens)
 }
 
-fn steps(prepared: &Prepared) -> Vec<&str> {
+fn steps(prepared: &PreparationReport) -> Vec<&str> {
     prepared.steps.iter().map(|step| step.reducer).collect()
 }
 
@@ -66,7 +66,7 @@ assistant: The second.
 
 #[test]
 fn where_the_summary_is_enough_nothing_is_cut() {
-    let (prepared, tokens) = prepared(&format!("{OLD}{NEW}"), Standby::BuiltIn);
+    let (prepared, tokens) = prepared(&format!("{OLD}{NEW}"), SummaryStatus::BuiltIn);
     assert!(prepared.compaction.is_some());
     assert_eq!(steps(&prepared), [""; 0]);
     assert!(tokens <= 200, "{tokens}");
@@ -75,7 +75,7 @@ fn where_the_summary_is_enough_nothing_is_cut() {
 #[test]
 fn where_the_summary_is_not_enough_what_is_left_is_cut() {
     let new = NEW.replace("100", "190");
-    let (prepared, tokens) = prepared(&format!("{OLD}{new}"), Standby::BuiltIn);
+    let (prepared, tokens) = prepared(&format!("{OLD}{new}"), SummaryStatus::BuiltIn);
     assert!(prepared.compaction.is_some());
     assert_eq!(steps(&prepared), ["drop_reasoning", "cut_outputs"]);
     assert!(tokens <= 200, "{tokens}");
@@ -84,7 +84,7 @@ fn where_the_summary_is_not_enough_what_is_left_is_cut() {
 #[test]
 fn where_there_is_no_summary_to_be_had_what_is_there_is_cut() {
     // All there is is the newest turn.
-    let (one, _) = prepared(&OLD.replace("250", "370"), Standby::BuiltIn);
+    let (one, _) = prepared(&OLD.replace("250", "370"), SummaryStatus::BuiltIn);
     assert!(one.compaction.is_none());
     assert_eq!(steps(&one), ["drop_reasoning", "cut_outputs"]);
 }
@@ -94,7 +94,8 @@ fn where_the_other_reducers_are_enough_there_is_neither() {
     let log = format!("{OLD}{NEW}")
         .replace("250 words of", "20 words of")
         .replace("assistant: The first.", "assistant: The first.\n  thinking: 250 words of \"hm\"");
-    let (prepared, tokens) = prepared(&format!("{log}\nassistant: Done.\nuser: Thanks."), Standby::BuiltIn);
+    let (prepared, tokens) =
+        prepared(&format!("{log}\nassistant: Done.\nuser: Thanks."), SummaryStatus::BuiltIn);
     assert!(prepared.compaction.is_none());
     assert_eq!(steps(&prepared), ["drop_reasoning"]);
     assert!(tokens <= 200, "{tokens}");
@@ -103,16 +104,16 @@ fn where_the_other_reducers_are_enough_there_is_neither() {
 #[test]
 fn where_compactions_came_too_close_nothing_is_done_before_the_limit_and_then_more() {
     let log = format!("{OLD}{NEW}");
-    let (usual, _) = prepared(&log, Standby::BuiltIn);
+    let (usual, _) = prepared(&log, SummaryStatus::BuiltIn);
     assert!(usual.compaction.is_some());
     // Over the limit: a summary stands for what goes, and less is left than usual.
     let more = log.replace("250", "290");
-    let (_, usual) = prepared(&more, Standby::BuiltIn);
-    let (spaced, tokens) = prepared(&more, Standby::Thrashing);
+    let (_, usual) = prepared(&more, SummaryStatus::BuiltIn);
+    let (spaced, tokens) = prepared(&more, SummaryStatus::Thrashing);
     assert!(spaced.compaction.is_some() && tokens <= usual, "{tokens} of {usual}");
     assert!(spaced.acted.is_some_and(|cause| cause.is_forced()));
     // Over the trigger alone: nothing.
     let less = log.replace("250", "215");
-    let (early, _) = prepared(&less, Standby::Thrashing);
+    let (early, _) = prepared(&less, SummaryStatus::Thrashing);
     assert!(early.compaction.is_none() && early.acted.is_none());
 }

@@ -4,14 +4,14 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use epitome_core::{
-    blocks::{
+    context::{Context, ContextNote, EventNaming, ExtendOutcome, Fidelity, Segment, SegmentBody},
+    event::{LoggedEvent, Timestamp},
+    loop_blocks::{
         BlockConfig, BlockMessage, CompactionScope, LoopChain, build_context, compact_loops, resolve_scope,
     },
-    context::{Body, Context, Extended, Fidelity, Names, Note, Segment},
-    event::{Logged, Time},
-    meter::{Meter, Overhead},
-    project::{Line, project},
-    tokens::{Estimate, Tokens},
+    meter::{Meter, TokenOverhead},
+    projection::{EventLine, project},
+    tokens::{EstimateCounter, Tokens},
 };
 use proptest::prelude::*;
 
@@ -21,11 +21,11 @@ use crate::{
 };
 
 fn meter() -> Arc<Meter> {
-    Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()))
+    Arc::new(Meter::new(Arc::new(EstimateCounter), TokenOverhead::default()))
 }
 
-fn whole(events: &[Arc<Logged>]) -> Context {
-    project(&Line::new(events.iter().cloned()), meter(), Names::Messages)
+fn whole(events: &[Arc<LoggedEvent>]) -> Context {
+    project(&EventLine::new(events.iter().cloned()), meter(), EventNaming::Messages)
 }
 
 fn blocked(context: Context, config: &BlockConfig, max: Tokens) -> Context {
@@ -72,16 +72,16 @@ fn session(loops: usize) -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(one, 1..loops)
 }
 
-fn notes(context: &Context) -> Vec<&Note> {
+fn notes(context: &Context) -> Vec<&ContextNote> {
     let notes = context.segments().iter().filter_map(|segment| match segment.body() {
-        Body::Note(note) => Some(note),
+        SegmentBody::Note(note) => Some(note),
         _ => None,
     });
     notes.collect()
 }
 
 /// The turns that a note tells, by the numbers of its lines.
-fn told(note: &Note) -> u64 {
+fn told(note: &ContextNote) -> u64 {
     let turns = |line: &str| {
         let head = line.split(": ").next().unwrap_or_default();
         let joined = head.split_once(" (").and_then(|(_, turns)| turns.strip_suffix(" turns)"));
@@ -113,7 +113,7 @@ proptest! {
         let accounted = context.accounted();
         let made = blocked(context.clone(), &config, Tokens(max));
         prop_assert_eq!(made.accounted(), accounted);
-        prop_assert_eq!(made.fault(), None);
+        prop_assert_eq!(made.find_inconsistency(), None);
         prop_assert_eq!(made.elided(), context.elided(), "nothing is left out without a line");
         prop_assert!(made.tokens() <= context.tokens());
     }
@@ -123,10 +123,10 @@ proptest! {
     fn what_is_told_of_past_loops_stays_byte_for_byte(loops in session(7), config in config()) {
         let config = BlockConfig { compaction_scope: CompactionScope::FixedCount(usize::MAX), ..config };
         let events = read(&loops.concat());
-        let mut context = project(&Line::default(), meter(), Names::Messages);
+        let mut context = project(&EventLine::default(), meter(), EventNaming::Messages);
         let mut past: Vec<String> = Vec::new();
         for event in &events {
-            prop_assert_eq!(context.extend(event, None), Extended::Grown);
+            prop_assert_eq!(context.extend(event, None), ExtendOutcome::Grown);
             context = blocked(context, &config, Tokens::MAX);
             let chain = LoopChain::of(&context);
             let records: Vec<_> = chain.records().collect();
@@ -141,7 +141,7 @@ proptest! {
                 prop_assert_eq!(told(note), note.folded.turn_count(), "{}", &note.text);
             }
         }
-        prop_assert_eq!(context.fault(), None);
+        prop_assert_eq!(context.find_inconsistency(), None);
     }
 
     /// Every turn of a loop that is told is in one of its lines, within the limit.
@@ -297,7 +297,7 @@ fn first_turns_keep_their_outputs_and_recent_ones_are_cut() {
     let made = blocked(context(&log), &config, Tokens::MAX);
     assert_eq!(made.segments()[2].fidelity(), Fidelity::Verbatim);
     let cut = &made.segments()[made.segments().len() - 2];
-    assert_eq!((cut.fidelity(), cut.touched()), (Fidelity::Cut, Some("blocks")));
+    assert_eq!((cut.fidelity(), cut.last_author()), (Fidelity::Cut, Some("blocks")));
     let text = format!("{:?}", cut.shown());
     assert!(text.contains(r"x 25\n[… 40 lines, 80 tokens left out; message 7 …]\nx 66\n"), "{text}");
 }
@@ -313,15 +313,15 @@ fn a_loop_without_a_block_gives_its_raw_messages() {
 
 #[test]
 fn a_block_is_as_old_as_the_newest_event_it_could_know_of() {
-    let at = |time: Option<i64>, event: &Arc<Logged>| {
-        let mut event = Logged::clone(event);
-        event.event.time = time.map(Time);
+    let at = |time: Option<i64>, event: &Arc<LoggedEvent>| {
+        let mut event = LoggedEvent::clone(event);
+        event.event.time = time.map(Timestamp);
         Arc::new(event)
     };
     let events = read("user: One.\nassistant: Yes.\nuser: Two.\n");
     let events = [at(Some(3), &events[0]), at(Some(7), &events[1]), at(None, &events[2])];
     let overlay = compact_loops(&whole(&events), &BlockConfig::default(), Tokens::MAX);
-    assert_eq!(overlay.loops[0].block.created_at, Some(Time(7)));
+    assert_eq!(overlay.loops[0].block.created_at, Some(Timestamp(7)));
 }
 
 #[test]

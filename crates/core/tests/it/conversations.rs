@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use epitome_core::{
     Fact,
-    event::Logged,
-    summary::{Brief, Caps, Detail, Force, Item, Section, summarise},
+    event::LoggedEvent,
+    summary::{
+        ConstraintForce, ItemDetail, SectionCaps, StructuredSummary, SummaryItem, SummarySection, summarise,
+    },
 };
 
 use crate::notation::read;
@@ -83,12 +85,12 @@ pub(crate) fn done_by_assistant(done: &str) -> String {
 }
 
 /// The summary of a session cut into spans, each on top of the one before; no call is parted from its result.
-fn chained(events: &[Arc<Logged>], spans: usize) -> Brief {
-    let caps = Caps { trail: 2_000, ..Caps::default() };
+fn chained(events: &[Arc<LoggedEvent>], spans: usize) -> StructuredSummary {
+    let caps = SectionCaps { trail: 2_000, ..SectionCaps::default() };
     let length = events.len().div_ceil(spans).max(1);
     let (mut brief, mut left) = (None, events);
     while !left.is_empty() {
-        let is_result = |event: &Arc<Logged>| matches!(event.event.fact, Fact::ToolReturned { .. });
+        let is_result = |event: &Arc<LoggedEvent>| matches!(event.event.fact, Fact::ToolReturned { .. });
         let more = left.iter().skip(length).take_while(|event| is_result(event)).count();
         let (span, rest) = left.split_at((length + more).min(left.len()));
         brief = Some(summarise(span, brief.as_ref(), &caps));
@@ -98,15 +100,18 @@ fn chained(events: &[Arc<Logged>], spans: usize) -> Brief {
 }
 
 /// What a summary says is so now.
-fn in_force(brief: &Brief) -> Vec<String> {
-    let stands = |item: &&Item| match item.section {
-        Section::Pins | Section::CurrentTask | Section::NextSteps | Section::FailedApproaches => true,
-        Section::Constraints => item.detail != Some(Detail::Wish(Force::Withdrawn)),
-        Section::Errors => matches!(item.detail, Some(Detail::Error { resolved: None, .. })),
+fn in_force(brief: &StructuredSummary) -> Vec<String> {
+    let stands = |item: &&SummaryItem| match item.section {
+        SummarySection::Pins
+        | SummarySection::CurrentTask
+        | SummarySection::NextSteps
+        | SummarySection::FailedApproaches => true,
+        SummarySection::Constraints => item.detail != Some(ItemDetail::Wish(ConstraintForce::Withdrawn)),
+        SummarySection::Errors => matches!(item.detail, Some(ItemDetail::Error { resolved: None, .. })),
         _ => false,
     };
-    let words = |item: &Item| {
-        let first = brief.section(Section::SessionIntent).next().map(|first| first.text.as_str());
+    let words = |item: &SummaryItem| {
+        let first = brief.section(SummarySection::SessionIntent).next().map(|first| first.text.as_str());
         let text = if item.text == "The first request." { first.unwrap_or_default() } else { &item.text };
         text.split(" (takes back: ").next().unwrap_or_default().to_owned()
     };
@@ -541,14 +546,15 @@ fn what_fails_by_now_stands_and_what_passed_since_does_not() {
 #[test]
 fn an_override_says_what_it_overrides() {
     let brief = chained(&read(&log("Always use tabs.\nFrom now on use spaces.")), 1);
-    let withdrawn =
-        brief.section(Section::Constraints).find(|item| item.detail == Some(Detail::Wish(Force::Withdrawn)));
+    let withdrawn = brief
+        .section(SummarySection::Constraints)
+        .find(|item| item.detail == Some(ItemDetail::Wish(ConstraintForce::Withdrawn)));
     let text = withdrawn.map(|item| item.text.as_str());
     assert_eq!(text, Some("No longer holds: Always use tabs. (the user: From now on use spaces.)"));
     let brief = chained(
         &read(&log("Add a search box to the header.\nRename every button in the footer.\nScratch that.")),
         1,
     );
-    let task = brief.section(Section::CurrentTask).map(|item| item.text.as_str()).collect::<Vec<_>>();
+    let task = brief.section(SummarySection::CurrentTask).map(|item| item.text.as_str()).collect::<Vec<_>>();
     assert!(task.contains(&"Scratch that. (takes back: Rename every button in the footer.)"), "{task:?}");
 }

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Fact, Part, Seq,
+    ContentPart, Fact, Seq,
     budget::Budget,
-    context::{Context, Names},
-    event::{Compaction, Logged, Summary, Time, ToolCall, ToolResult, Trigger, Usage},
+    context::{Context, EventNaming},
+    event::{Compaction, CompactionTrigger, LoggedEvent, Summary, Timestamp, ToolCall, ToolResult, Usage},
     meter::Meter,
+    model_view::{EditRecord, ModelView, NextCall, ReadWindow, SentRecord},
     policy::Policy,
-    project::Line,
+    projection::EventLine,
     seq_set::SeqSet,
     tokens::Tokens,
-    view::{Moment, Pass, Sent, View, Window},
 };
 use proptest::prelude::*;
 
 use crate::{histories::history, notation, stage::Stage};
 
 /// A log, of which only what is asked for is read.
-struct Log(Vec<Arc<Logged>>);
+struct Log(Vec<Arc<LoggedEvent>>);
 
 impl Log {
-    fn of(line: &Line) -> Self {
+    fn of(line: &EventLine) -> Self {
         Self(line.events().cloned().collect())
     }
 
@@ -34,7 +34,7 @@ impl Log {
         Self(self.0.iter().filter(|event| event.id.seq <= end).cloned().collect())
     }
 
-    fn pivot(&self) -> Option<&Arc<Logged>> {
+    fn pivot(&self) -> Option<&Arc<LoggedEvent>> {
         let is_undone = |seq: Seq| {
             let word = self.0.iter().rev().find_map(|event| {
                 match event.event.fact {
@@ -46,47 +46,48 @@ impl Log {
             });
             word.is_some_and(|(_, _, undone)| undone)
         };
-        let is_held =
-            |event: &&Arc<Logged>| matches!(event.event.fact, Fact::Compacted(_)) && !is_undone(event.id.seq);
+        let is_held = |event: &&Arc<LoggedEvent>| {
+            matches!(event.event.fact, Fact::Compacted(_)) && !is_undone(event.id.seq)
+        };
         self.0.iter().rev().find(is_held)
     }
 
-    fn window(&self, window: &Window) -> Vec<Arc<Logged>> {
-        let without = window.without();
-        let is_read = |event: &&Arc<Logged>| {
+    fn window(&self, window: &ReadWindow) -> Vec<Arc<LoggedEvent>> {
+        let without = window.unread_events();
+        let is_read = |event: &&Arc<LoggedEvent>| {
             let seq = event.id.seq;
             (window.from() <= seq && !without.contains(seq))
-                || Window::KINDS.contains(&event.event.fact.kind())
+                || ReadWindow::ALWAYS_READ_KINDS.contains(&event.event.fact.kind())
         };
         self.0.iter().filter(is_read).cloned().collect()
     }
 
     /// The line that must be read.
-    fn trimmed(&self, passes: &[Pass]) -> Line {
-        let window = Window::of(passes, self.end(), self.pivot().map(AsRef::as_ref));
+    fn trimmed(&self, passes: &[EditRecord]) -> EventLine {
+        let window = ReadWindow::from_records(passes, self.end(), self.pivot().map(AsRef::as_ref));
         let read = self.window(&window);
         window.line(read.into_iter().map(|event| (event, None)))
     }
 
-    fn events(&self, wanted: &SeqSet, meter: &Meter) -> Vec<(Arc<Logged>, Vec<Tokens>)> {
+    fn events(&self, wanted: &SeqSet, meter: &Meter) -> Vec<(Arc<LoggedEvent>, Vec<Tokens>)> {
         let wanted = self.0.iter().filter(|event| wanted.contains(event.id.seq));
         wanted.map(|event| (Arc::clone(event), meter.pieces(&event.event))).collect()
     }
 
     /// Gives a view what it needs.
-    fn help(&self, view: &mut View) {
+    fn help(&self, view: &mut ModelView) {
         while let Some(needed) = view.needs_more() {
             let events = self.events(&needed, &notation::meter());
             assert!(!events.is_empty(), "{needed} are not in the log");
-            view.give_back(events);
+            view.supply_events(events);
         }
     }
 }
 
-fn restore(line: &Line, passes: &[Pass], last: Option<&Sent>) -> View {
+fn restore(line: &EventLine, passes: &[EditRecord], last: Option<&SentRecord>) -> ModelView {
     let json = serde_json::to_string(passes).unwrap();
     let passes = serde_json::from_str(&json).unwrap();
-    View::restore(line, passes, last.cloned(), notation::meter(), Names::Messages)
+    ModelView::restore(line, passes, last.cloned(), notation::meter(), EventNaming::Messages)
 }
 
 /// The policies that are built in, and some that fold whatever they can.
@@ -140,12 +141,17 @@ fn budget(policy: &Policy, ceiling: u64) -> Budget {
 }
 
 /// Sends a request before every answer.
-fn calls(events: &[Arc<Logged>], policy: &Policy, budget: &Budget, mut each: impl FnMut(&mut View)) -> View {
+fn calls(
+    events: &[Arc<LoggedEvent>],
+    policy: &Policy,
+    budget: &Budget,
+    mut each: impl FnMut(&mut ModelView),
+) -> ModelView {
     let mut stage = Stage::new(notation::meter());
     for (minute, event) in (0..).zip(events) {
         if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
-            let now = Some(Time(minute * 60_000));
-            if stage.view.prepare(policy, budget, &Moment { now, ..Moment::default() }).is_ok() {
+            let now = Some(Timestamp(minute * 60_000));
+            if stage.view.prepare(policy, budget, &NextCall { now, ..NextCall::default() }).is_ok() {
                 stage.view.sent(now);
                 each(&mut stage.view);
             }
@@ -159,7 +165,7 @@ fn calls(events: &[Arc<Logged>], policy: &Policy, budget: &Budget, mut each: imp
 fn state(context: &Context) -> Vec<String> {
     let segments = context.segments().iter().map(|segment| {
         let (key, turn, events, body) = (segment.key(), segment.turn(), segment.stands_for(), segment.body());
-        let (tokens, words, by) = (segment.tokens(), segment.content_tokens(), segment.touched());
+        let (tokens, words, by) = (segment.tokens(), segment.content_tokens(), segment.last_author());
         format!("{key:?} {:?} turn {turn} {events} {tokens} {words} by {by:?}: {body:?}", segment.fidelity())
     });
     let whole = format!("{} {} turn {}", context.tokens(), context.accounted(), context.last_turn());
@@ -180,8 +186,8 @@ fn same(one: &Context, other: &Context) -> Result<(), TestCaseError> {
 }
 
 /// What was decided, whatever is known of where to read.
-fn decided(pass: Option<&Pass>) -> Option<Pass> {
-    pass.map(|pass| Pass { floor: None, ..pass.clone() })
+fn decided(pass: Option<&EditRecord>) -> Option<EditRecord> {
+    pass.map(|pass| EditRecord { floor: None, ..pass.clone() })
 }
 
 proptest! {
@@ -195,14 +201,14 @@ proptest! {
             let log = Log::of(view.line());
             let trimmed = restore(&log.trimmed(view.passes()), view.passes(), view.last());
             assert_eq!(trimmed.needs_more(), None);
-            assert_eq!(trimmed.context().fault(), None);
+            assert_eq!(trimmed.context().find_inconsistency(), None);
             same(trimmed.context(), view.context()).unwrap();
             assert_eq!(trimmed.epoch(), view.epoch());
         });
         let log = Log::of(view.line());
         let fork = log.through(Seq(fork));
-        let passes: Vec<Pass> = view.passes().iter().filter(|pass| pass.head <= fork.end()).cloned().collect();
-        let mut whole = restore(&Line::new(fork.0.iter().cloned()), &passes, None);
+        let passes: Vec<EditRecord> = view.passes().iter().filter(|pass| pass.head <= fork.end()).cloned().collect();
+        let mut whole = restore(&EventLine::new(fork.0.iter().cloned()), &passes, None);
         let mut trimmed = restore(&fork.trimmed(view.passes()), &passes, None);
         prop_assert_eq!(trimmed.needs_more(), None);
         same(trimmed.context(), whole.context())?;
@@ -232,14 +238,14 @@ proptest! {
 
 /// Plays events to a view, and compares what it decides next with what one decides that was made again of what must be
 /// read.
-fn decides_the_same(events: &[Arc<Logged>], policy: &Policy, ceiling: u64) -> Result<(), TestCaseError> {
+fn decides_the_same(events: &[Arc<LoggedEvent>], policy: &Policy, ceiling: u64) -> Result<(), TestCaseError> {
     let budget = budget(policy, ceiling);
     let mut view = calls(events, policy, &budget, |_| ());
     let log = Log::of(view.line());
     let last = view.last().cloned();
     let mut trimmed = restore(&log.trimmed(view.passes()), view.passes(), last.as_ref());
     log.help(&mut trimmed);
-    let moment = Moment { now: Some(Time(i64::MAX / 2)), ..Moment::default() };
+    let moment = NextCall { now: Some(Timestamp(i64::MAX / 2)), ..NextCall::default() };
     let expected = view.prepare(policy, &budget, &moment);
     let mut prepared = trimmed.prepare(policy, &budget, &moment);
     if trimmed.needs_more().is_some() {
@@ -259,7 +265,7 @@ fn decides_the_same(events: &[Arc<Logged>], policy: &Policy, ceiling: u64) -> Re
 
 /// Plays events to a view that remembers everything and to one that forgets what it can before every answer.
 fn forgets_nothing_that_matters(
-    events: &[Arc<Logged>],
+    events: &[Arc<LoggedEvent>],
     policy: &Policy,
     ceiling: u64,
 ) -> Result<(), TestCaseError> {
@@ -268,12 +274,12 @@ fn forgets_nothing_that_matters(
     let mut forgetful = Stage::new(notation::meter());
     for event in events {
         if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
-            let expected = whole.view.prepare(policy, &budget, &Moment::default());
+            let expected = whole.view.prepare(policy, &budget, &NextCall::default());
             let log = Log::of(whole.view.line());
-            let mut prepared = forgetful.view.prepare(policy, &budget, &Moment::default());
+            let mut prepared = forgetful.view.prepare(policy, &budget, &NextCall::default());
             if forgetful.view.needs_more().is_some() {
                 log.help(&mut forgetful.view);
-                prepared = forgetful.view.prepare(policy, &budget, &Moment::default());
+                prepared = forgetful.view.prepare(policy, &budget, &NextCall::default());
             }
             prop_assert_eq!(&prepared, &expected);
             same(forgetful.view.context(), whole.view.context())?;
@@ -293,7 +299,7 @@ fn forgets_nothing_that_matters(
 
 /// Compares a view that has forgotten much with the whole one. What it recorded is as good: who opens the session with it
 /// sees the same.
-fn knows_the_same(forgetful: &View, whole: &View) -> Result<(), TestCaseError> {
+fn knows_the_same(forgetful: &ModelView, whole: &ModelView) -> Result<(), TestCaseError> {
     same(forgetful.context(), whole.context())?;
     let passes = forgetful.passes();
     let trimmed = restore(&Log::of(whole.line()).trimmed(passes), passes, forgetful.last());
@@ -358,31 +364,36 @@ compacted through 7: Short.
 }
 
 /// A long session, in which every turn calls a tool, and its log.
-fn long(policy: &Policy, budget: &Budget, turns: u64, mut each: impl FnMut(&mut View)) -> (View, Log) {
+fn long(
+    policy: &Policy,
+    budget: &Budget,
+    turns: u64,
+    mut each: impl FnMut(&mut ModelView),
+) -> (ModelView, Log) {
     let meter = notation::meter();
-    let mut view = View::new(Arc::clone(&meter), Names::Messages);
+    let mut view = ModelView::new(Arc::clone(&meter), EventNaming::Messages);
     let mut log = Log(Vec::new());
-    let mut happen = |view: &mut View, fact: Fact| {
+    let mut happen = |view: &mut ModelView, fact: Fact| {
         let event = notation::logged(log.end().0 + 1, fact);
         view.push(Arc::clone(&event), meter.pieces(&event.event));
         log.0.push(event);
     };
-    happen(&mut view, Fact::UserSaid { parts: vec![Part::text("Count to a large number.")] });
+    happen(&mut view, Fact::UserSaid { parts: vec![ContentPart::text("Count to a large number.")] });
     for turn in 0..turns {
-        view.prepare(policy, budget, &Moment::default()).unwrap();
+        view.prepare(policy, budget, &NextCall::default()).unwrap();
         view.sent(None);
         each(&mut view);
         let id = format!("call {turn}");
-        let call = Part::ToolCall(ToolCall::function(&*id, "count", "{}"));
+        let call = ContentPart::ToolCall(ToolCall::function(&*id, "count", "{}"));
         happen(
             &mut view,
-            Fact::AssistantSaid { answer: None, model: None, parts: vec![Part::text("Next."), call] },
+            Fact::AssistantSaid { answer: None, model: None, parts: vec![ContentPart::text("Next."), call] },
         );
         happen(&mut view, Fact::UsageReported { answer: None, model: None, usage: Usage::default() });
         let result = ToolResult {
             call: id.into(),
             name: None,
-            parts: vec![Part::text("one more ".repeat(6))],
+            parts: vec![ContentPart::text("one more ".repeat(6))],
             error: false,
         };
         happen(&mut view, Fact::ToolReturned { results: vec![result], parts: vec![] });
@@ -423,7 +434,7 @@ fn what_is_read_and_held_of_a_long_session_follows_the_window() {
 }
 
 /// A session of which the first turns are folded, then summarised.
-fn folded() -> (View, Log) {
+fn folded() -> (ModelView, Log) {
     let policy = Policy::read(SLIDE).unwrap();
     let budget = budget(&policy, 1_000);
     let (mut view, mut log) = long(&policy, &budget, 100, |_| ());
@@ -434,14 +445,14 @@ fn folded() -> (View, Log) {
         first_kept: Some(Seq(end.0 - 8)),
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Manual,
+        trigger: CompactionTrigger::Manual,
     };
-    for fact in [Fact::Compacted(compaction), Fact::UserSaid { parts: vec![Part::text("Go on.")] }] {
+    for fact in [Fact::Compacted(compaction), Fact::UserSaid { parts: vec![ContentPart::text("Go on.")] }] {
         let event = notation::logged(log.end().0 + 1, fact);
         view.push(Arc::clone(&event), notation::meter().pieces(&event.event));
         log.0.push(event);
     }
-    view.prepare(&policy, &budget, &Moment::default()).unwrap();
+    view.prepare(&policy, &budget, &NextCall::default()).unwrap();
     view.sent(None);
     (view, log)
 }
@@ -460,7 +471,7 @@ fn who_undoes_a_compaction_is_told_what_must_be_read() {
     log.0.push(undone);
     let needed = trimmed.needs_more().unwrap();
     assert_eq!(needed.to_string(), "1-292");
-    trimmed.give_back(log.events(&needed, &notation::meter()));
+    trimmed.supply_events(log.events(&needed, &notation::meter()));
     assert_eq!(trimmed.needs_more(), None);
     assert_eq!(state(trimmed.context()), state(whole.context()));
     // Who opens the session again knows what the older records said of what is before the compaction.
@@ -484,13 +495,13 @@ fn a_summary_is_made_of_what_happened_and_not_of_what_notes_say() {
     );
     let summarise = summarise.unwrap();
     let budget = self::budget(&summarise, 1_000);
-    let expected = whole.prepare(&summarise, &budget, &Moment::default()).unwrap();
+    let expected = whole.prepare(&summarise, &budget, &NextCall::default()).unwrap();
     assert!(expected.compaction.is_some());
-    let without = forgetful.prepare(&summarise, &budget, &Moment::default()).unwrap();
+    let without = forgetful.prepare(&summarise, &budget, &NextCall::default()).unwrap();
     assert_eq!(without.compaction, None, "nothing is summarised that was not read");
     assert!(forgetful.context().tokens() <= budget.ceiling());
     log.help(&mut forgetful);
-    assert_eq!(forgetful.prepare(&summarise, &budget, &Moment::default()).unwrap(), expected);
+    assert_eq!(forgetful.prepare(&summarise, &budget, &NextCall::default()).unwrap(), expected);
     assert_eq!(state(forgetful.context()), state(whole.context()));
 }
 

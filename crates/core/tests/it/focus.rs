@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use epitome_core::{
     Seq,
-    context::Names,
-    event::{Compaction, Summary, Trigger},
-    meter::{Meter, Overhead},
-    project::{Line, project},
+    context::EventNaming,
+    event::{Compaction, CompactionTrigger, Summary},
+    meter::{Meter, TokenOverhead},
+    projection::{EventLine, project},
     summary::{
-        Brief, Caps, Focus, TrailEntry, TrailKind,
-        compaction::{Drafting, Keep, Length},
+        SectionCaps, StructuredSummary, SummaryFocus, TrailEntry, TrailKind,
+        compaction::{CompactionSettings, SummaryLength, VerbatimTail},
         summarise, summarise_for,
     },
     tokens::Tokens,
@@ -47,22 +47,22 @@ fn log() -> String {
 }
 
 fn draft(focus: Option<&str>, most: u64) -> Compaction {
-    let line = Line::new(read(&log()));
-    let meter = Arc::new(Meter::new(Arc::new(Words), Overhead::default()));
-    let context = project(&line, meter, Names::Messages);
-    let drafting = Drafting {
-        keep: Keep::Turns(1),
-        length: Length::Fixed(Tokens(150)),
-        caps: Caps { trail: 200_000, index: 600, ..Caps::default() },
+    let line = EventLine::new(read(&log()));
+    let meter = Arc::new(Meter::new(Arc::new(Words), TokenOverhead::default()));
+    let context = project(&line, meter, EventNaming::Messages);
+    let drafting = CompactionSettings {
+        keep: VerbatimTail::Turns(1),
+        length: SummaryLength::Fixed(Tokens(150)),
+        caps: SectionCaps { trail: 200_000, index: 600, ..SectionCaps::default() },
         most: Some(Tokens(most)),
         limit: None,
         unanswered: None,
     };
-    let focus = focus.and_then(Focus::new);
-    drafting.draft(focus.as_ref(), &context, &line, Trigger::Manual).expect("something is gained")
+    let focus = focus.and_then(SummaryFocus::new);
+    drafting.draft(focus.as_ref(), &context, &line, CompactionTrigger::Manual).expect("something is gained")
 }
 
-fn brief(compaction: &Compaction) -> &Brief {
+fn brief(compaction: &Compaction) -> &StructuredSummary {
     let Summary::Structured { brief, .. } = &compaction.summary else {
         panic!("the built-in summary has items")
     };
@@ -101,14 +101,14 @@ fn what_speaks_of_a_focus_has_room_where_it_had_none() {
 #[test]
 fn a_request_about_a_focus_is_folded_after_all_others() {
     // There is no room for even the shortest form of all.
-    let told = |focus: Option<Focus>| {
-        let caps = Caps { trail: 2_500, ..Caps::default() };
+    let told = |focus: Option<SummaryFocus>| {
+        let caps = SectionCaps { trail: 2_500, ..SectionCaps::default() };
         let trail = summarise_for(focus.as_ref(), &read(&log()), None, &caps).trail.entries;
         let is_folded = |entry: &&TrailEntry| matches!(entry.what, TrailKind::Request(_));
         let folded = trail.iter().filter(is_folded).count();
         (folded, trail.iter().any(|entry| entry.at == Seq(17) && !is_folded(&entry)))
     };
-    let (plain, focused) = (told(None), told(Focus::new("parser")));
+    let (plain, focused) = (told(None), told(SummaryFocus::new("parser")));
     assert!(plain.0 > 1 && !plain.1, "{plain:?}");
     assert!(focused.0 > 1 && focused.1, "{focused:?}");
 }
@@ -116,12 +116,12 @@ fn a_request_about_a_focus_is_folded_after_all_others() {
 #[test]
 fn names_that_hold_the_words_come_first_in_the_index() {
     let events = read(&log());
-    let caps = Caps { trail: 1, index: 120, ..Caps::default() };
-    let names = |focus: Option<&Focus>| {
+    let caps = SectionCaps { trail: 1, index: 120, ..SectionCaps::default() };
+    let names = |focus: Option<&SummaryFocus>| {
         let brief = summarise_for(focus, &events, None, &caps);
         brief.index.into_iter().flat_map(|entry| entry.names).map(|name| name.name).collect::<Vec<_>>()
     };
-    let focus = Focus::new("otherName2x");
+    let focus = SummaryFocus::new("otherName2x");
     let (plain, focused) = (names(None), names(focus.as_ref()));
     let about = |names: &[String]| names.iter().filter(|name| name.starts_with("otherName2x")).count();
     assert_eq!(about(&plain), 0, "{plain:?}");
@@ -139,9 +139,9 @@ proptest! {
     /// Of any history, whatever the focus: only what stood in it is told, within the same room.
     #[test]
     fn a_focus_adds_nothing(events in history(40), focus in "[a-z]{1,6}( [a-z.]{1,6}){0,2}", cap in 0..3_000usize) {
-        let caps = Caps { trail: cap, index: cap, ..Caps::default() };
-        let whole = summarise(&events, None, &Caps { trail: usize::MAX, ..caps });
-        let focus = Focus::new(&focus);
+        let caps = SectionCaps { trail: cap, index: cap, ..SectionCaps::default() };
+        let whole = summarise(&events, None, &SectionCaps { trail: usize::MAX, ..caps });
+        let focus = SummaryFocus::new(&focus);
         let brief = summarise_for(focus.as_ref(), &events, None, &caps);
         prop_assert_eq!(&summarise_for(focus.as_ref(), &events, None, &caps), &brief, "the same every time");
         let plain = summarise(&events, None, &caps);

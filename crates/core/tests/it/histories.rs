@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Fact, Part,
-    chain::Digest,
+    ContentPart, Fact,
     event::{
-        CallForm, Compaction, Instruction, Logged, Pin, Seal, Summary, ToolCall, ToolResult, Trigger, Usage,
+        CallForm, Compaction, CompactionTrigger, InstructionKind, LoggedEvent, Pin, ReasoningSeal, Summary,
+        ToolCall, ToolResult, Usage,
     },
+    hash_chain::Digest,
     id::{EventId, ModelName, Seq, ThreadId},
-    media::{Media, Place},
+    media::{Media, MediaLocation},
 };
 use proptest::{prelude::*, sample::Index};
 
 use crate::notation::logged;
 
 /// A history of up to `most` events, some of which may be shared with the thread it was forked from.
-pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
+pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Arc<LoggedEvent>>> {
     let forked = prop::option::of(any::<Index>());
     (facts(most), forked).prop_map(|(facts, forked)| {
         let shared = forked.map_or(0, |at| at.index(facts.len() + 1));
@@ -29,11 +30,11 @@ pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
 #[derive(Debug)]
 pub(crate) struct Forked {
     /// The thread that was forked, as it went on.
-    pub(crate) parent: Vec<Arc<Logged>>,
+    pub(crate) parent: Vec<Arc<LoggedEvent>>,
     /// The fork: what it shares belongs to its parent.
-    pub(crate) fork: Vec<Arc<Logged>>,
+    pub(crate) fork: Vec<Arc<LoggedEvent>>,
     /// A thread in which the same happened, and all of it to itself.
-    pub(crate) copy: Vec<Arc<Logged>>,
+    pub(crate) copy: Vec<Arc<LoggedEvent>>,
     /// How many events are shared.
     pub(crate) shared: usize,
 }
@@ -61,7 +62,7 @@ fn facts(most: usize) -> impl Strategy<Value = Vec<Placed>> {
 
 /// Puts facts in a line, each stretch of them in the thread that it belongs to. Whoever answers is the model that was
 /// switched to last.
-fn line(stretches: &[(&str, &[Placed])]) -> Vec<Arc<Logged>> {
+fn line(stretches: &[(&str, &[Placed])]) -> Vec<Arc<LoggedEvent>> {
     let mut model: Option<ModelName> = None;
     let facts = stretches.iter().flat_map(|(thread, facts)| facts.iter().map(move |fact| (*thread, fact)));
     let placed = (1..).zip(facts).map(|(seq, (thread, (fact, one, other)))| {
@@ -75,7 +76,7 @@ fn line(stretches: &[(&str, &[Placed])]) -> Vec<Arc<Logged>> {
             model = Some(next.clone());
         }
         let id = EventId { thread: ThreadId::derived(&[thread]), seq: Seq(seq) };
-        Arc::new(Logged { id, ..Logged::clone(&logged(seq, fact)) })
+        Arc::new(LoggedEvent { id, ..LoggedEvent::clone(&logged(seq, fact)) })
     });
     placed.collect()
 }
@@ -114,14 +115,14 @@ fn fact() -> impl Strategy<Value = Fact> {
             first_kept: kept.then_some(Seq(0)),
             tokens_before: None,
             tokens_after: None,
-            trigger: Trigger::Unknown,
+            trigger: CompactionTrigger::Unknown,
         })),
         1 => prop::sample::select(vec!["one", "another"])
             .prop_map(|model| Fact::ModelChanged { model: model.into() }),
         1 => prop_oneof![
             Just(Fact::CompactionReverted { compaction: Seq(0) }),
             Just(Fact::CompactionRestored { compaction: Seq(0) }),
-            Just(Fact::CompactionRequested { trigger: Trigger::Manual, focus: Some("tests".into()) }),
+            Just(Fact::CompactionRequested { trigger: CompactionTrigger::Manual, focus: Some("tests".into()) }),
             Just(Fact::Pinned { pin: Pin::Event(Seq(0)) }),
             Just(Fact::Pinned { pin: Pin::Text("keep".into()) }),
             Just(Fact::Unpinned { pin: Pin::Event(Seq(0)) }),
@@ -132,28 +133,28 @@ fn fact() -> impl Strategy<Value = Fact> {
     ]
 }
 
-fn instruction() -> impl Strategy<Value = Instruction> {
+fn instruction() -> impl Strategy<Value = InstructionKind> {
     prop::sample::select(vec![
-        Instruction::Settings,
-        Instruction::System,
-        Instruction::Tools,
-        Instruction::Message,
-        Instruction::Project,
+        InstructionKind::Settings,
+        InstructionKind::System,
+        InstructionKind::Tools,
+        InstructionKind::Message,
+        InstructionKind::Project,
     ])
 }
 
 fn answer() -> impl Strategy<Value = Fact> {
     let part = prop_oneof![
-        3 => text().prop_map(Part::text),
-        2 => (text(), any::<Option<bool>>()).prop_map(|(text, seal)| Part::Reasoning {
+        3 => text().prop_map(ContentPart::text),
+        2 => (text(), any::<Option<bool>>()).prop_map(|(text, seal)| ContentPart::Reasoning {
             seal: seal.map(|open| {
-                if open { Seal::Signature("signed".into()) } else { Seal::Encrypted(text.clone()) }
+                if open { ReasoningSeal::Signature("signed".into()) } else { ReasoningSeal::Encrypted(text.clone()) }
             }),
             text,
         }),
-        5 => call().prop_map(Part::ToolCall),
-        1 => text().prop_map(|text| Part::Refusal { text }),
-        1 => text().prop_map(|json| Part::Opaque { name: "server_tool".into(), json }),
+        5 => call().prop_map(ContentPart::ToolCall),
+        1 => text().prop_map(|text| ContentPart::Refusal { text }),
+        1 => text().prop_map(|json| ContentPart::Opaque { name: "server_tool".into(), json }),
     ];
     let answer = prop::option::of(prop::sample::select(vec!["m1", "m2"]));
     (answer, prop::collection::vec(part, 0..5)).prop_map(|(answer, parts)| Fact::AssistantSaid {
@@ -204,16 +205,16 @@ fn id() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["call_1", "call_2", "call_3"])
 }
 
-fn said() -> impl Strategy<Value = Vec<Part>> {
+fn said() -> impl Strategy<Value = Vec<ContentPart>> {
     let part = prop_oneof![
-        8 => text().prop_map(Part::text),
-        1 => (1..4_000u32, 1..4_000u32).prop_map(|size| Part::Media(Media {
+        8 => text().prop_map(ContentPart::text),
+        1 => (1..4_000u32, 1..4_000u32).prop_map(|size| ContentPart::Media(Media {
             mime: "image/png".into(),
-            place: Place::Inline { hash: Digest([0; 32]), size: 4_000 },
+            place: MediaLocation::Inline { hash: Digest([0; 32]), size: 4_000 },
             dimensions: Some(size),
         })),
-        1 => Just(Part::Media(Media::elsewhere("application/pdf", "https://example.org/a.pdf"))),
-        1 => text().prop_map(|json| Part::Opaque { name: "document".into(), json }),
+        1 => Just(ContentPart::Media(Media::elsewhere("application/pdf", "https://example.org/a.pdf"))),
+        1 => text().prop_map(|json| ContentPart::Opaque { name: "document".into(), json }),
     ];
     prop::collection::vec(part, 0..4)
 }

@@ -3,17 +3,17 @@
 use std::{fs, path::PathBuf, sync::Arc};
 
 use epitome_core::{
-    Part, Seq,
+    ContentPart, Seq,
     budget::Budget,
-    context::{Body, Context, Extended, Names},
-    event::{Fact, Logged},
+    context::{Context, EventNaming, ExtendOutcome, SegmentBody},
+    event::{Fact, LoggedEvent},
     fit::fit,
-    inject::{Asked, Hook, Hooks, InjectError},
-    meter::{Meter, Overhead},
-    pipeline::State,
-    project::{Line, project},
+    inject::{Hook, HookInput, Hooks, InjectError},
+    meter::{Meter, TokenOverhead},
+    pipeline::ReducerState,
+    projection::{EventLine, project},
     reducers::default_pipeline,
-    tokens::{Estimate, Tokens},
+    tokens::{EstimateCounter, Tokens},
 };
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 fn meter() -> Arc<Meter> {
-    Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()))
+    Arc::new(Meter::new(Arc::new(EstimateCounter), TokenOverhead::default()))
 }
 
 /// Adds so many words.
@@ -39,8 +39,8 @@ impl Hook for Says {
         self.2
     }
 
-    fn inject(&self, _: &Asked<'_>) -> Vec<Part> {
-        vec![Part::text("word ".repeat(self.1))]
+    fn inject(&self, _: &HookInput<'_>) -> Vec<ContentPart> {
+        vec![ContentPart::text("word ".repeat(self.1))]
     }
 }
 
@@ -53,9 +53,9 @@ pub(crate) fn hooks(words: &[(usize, u64)]) -> Hooks {
     Hooks::new(hooks.collect()).unwrap()
 }
 
-fn append(context: &mut Context, events: &[Arc<Logged>], fact: Fact) {
+fn append(context: &mut Context, events: &[Arc<LoggedEvent>], fact: Fact) {
     let event = logged(events.len() as u64 + 1, fact);
-    assert_eq!(context.extend(&event, None), Extended::Grown);
+    assert_eq!(context.extend(&event, None), ExtendOutcome::Grown);
 }
 
 proptest! {
@@ -66,11 +66,11 @@ proptest! {
         words in prop::collection::vec((0..60usize, 1..200u64), 0..4),
         ceiling in 300..4_000u64,
     ) {
-        events.push(logged(events.len() as u64 + 1, Fact::UserSaid { parts: vec![Part::text("And now?")] }));
+        events.push(logged(events.len() as u64 + 1, Fact::UserSaid { parts: vec![ContentPart::text("And now?")] }));
         let hooks = hooks(&words);
         let budget = Budget::new(Tokens(ceiling));
-        let whole = project(&Line::new(events.iter().cloned()), meter(), Names::Messages);
-        let Ok(fitted) = fit(whole, &budget.reserve(hooks.reserve()), &default_pipeline(), State::default()) else {
+        let whole = project(&EventLine::new(events.iter().cloned()), meter(), EventNaming::Messages);
+        let Ok(fitted) = fit(whole, &budget.with_reserve(hooks.reserve()), &default_pipeline(), ReducerState::default()) else {
             return Ok(());
         };
         let before = fitted.context.segments().to_vec();
@@ -101,7 +101,7 @@ fn injected_content_stands_after_the_newest_message_at_the_very_end() {
     let [.., asked, injected] = shown.segments() else { panic!("there are five segments") };
     assert!(asked.is_user());
     assert!(
-        matches!(injected.body(), Body::User { event, .. } if matches!(event.event.fact, Fact::Injected { .. }))
+        matches!(injected.body(), SegmentBody::User { event, .. } if matches!(event.event.fact, Fact::Injected { .. }))
     );
 }
 
@@ -121,7 +121,7 @@ fn files(module: &str) -> Vec<PathBuf> {
 
 #[test]
 fn injection_and_reduction_know_nothing_of_each_other() {
-    const REDUCTION: [&str; 5] = ["reducers", "pipeline", "fit", "blocks", "budget"];
+    const REDUCTION: [&str; 5] = ["reducers", "pipeline", "fit", "loop_blocks", "budget"];
     let own = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
         text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()

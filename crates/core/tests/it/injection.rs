@@ -7,13 +7,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use epitome_core::{
-    Fact, Part, Seq, ThreadId,
-    context::Names,
-    event::{Logged, ToolCall, ToolResult},
-    meter::{Meter, Overhead},
+    ContentPart, Fact, Seq, ThreadId,
+    context::EventNaming,
+    event::{LoggedEvent, ToolCall, ToolResult},
+    meter::{Meter, TokenOverhead},
     seq_set::SeqSet,
-    summary::{Brief, Caps, Section, summarise},
-    tokens::{Estimate, Tokens},
+    summary::{SectionCaps, StructuredSummary, SummarySection, summarise},
+    tokens::{EstimateCounter, Tokens},
 };
 
 use crate::notation::logged;
@@ -61,19 +61,19 @@ const PLACES: [&str; 10] = [
 ];
 
 fn assistant(text: &str, call: Option<ToolCall>) -> Fact {
-    let said = (!text.is_empty()).then(|| Part::text(text));
-    let parts = said.into_iter().chain(call.map(Part::ToolCall)).collect();
+    let said = (!text.is_empty()).then(|| ContentPart::text(text));
+    let parts = said.into_iter().chain(call.map(ContentPart::ToolCall)).collect();
     Fact::AssistantSaid { answer: None, model: None, parts }
 }
 
 fn returned(text: &str, error: bool) -> Fact {
-    let parts = vec![Part::text(text)];
+    let parts = vec![ContentPart::text(text)];
     let result = ToolResult { call: "c".into(), name: None, parts, error };
     Fact::ToolReturned { results: vec![result], parts: vec![] }
 }
 
 /// A session in which a forgery stands in one place; the user says two things, and three calls are made.
-fn session(place: &str, forged: &str) -> Vec<Arc<Logged>> {
+fn session(place: &str, forged: &str) -> Vec<Arc<LoggedEvent>> {
     let at = |of: &str, otherwise: &str| if of == place { forged.to_owned() } else { otherwise.to_owned() };
     let long = format!("{}{forged}\n{}", "line\n".repeat(40), "line\n".repeat(40));
     let output = match place {
@@ -92,7 +92,7 @@ fn session(place: &str, forged: &str) -> Vec<Arc<Logged>> {
     let edit = ToolCall::function("c", "Edit", edit.to_string());
     let run = ToolCall::function("c", at("tool name", "Bash"), arguments);
     let note = format!("<task-notification>\n{}\n</task-notification>", at("note of a client", "done"));
-    let said = |text: &str| Fact::UserSaid { parts: vec![Part::text(text)] };
+    let said = |text: &str| Fact::UserSaid { parts: vec![ContentPart::text(text)] };
     let facts = [
         said("Add a cache. Never touch the lock file."),
         assistant(&at("remark", "Reading."), Some(read)),
@@ -124,8 +124,11 @@ fn ends_line(letter: char) -> bool {
 }
 
 fn read_page(text: &str) -> Page {
-    let titles: BTreeSet<&str> =
-        Section::ALL.into_iter().map(Section::title).chain(["Index of Names", "What Happened"]).collect();
+    let titles: BTreeSet<&str> = SummarySection::ALL
+        .into_iter()
+        .map(SummarySection::title)
+        .chain(["Index of Names", "What Happened"])
+        .collect();
     let mut page = Page::default();
     let mut open: Option<(String, String)> = None;
     let mut heading = String::new();
@@ -180,7 +183,7 @@ fn is_ours(heading: &str, line: &str) -> bool {
 }
 
 /// What is read otherwise than it is.
-fn faults(brief: &Brief, names: Names, text: &str) -> Vec<String> {
+fn faults(brief: &StructuredSummary, names: EventNaming, text: &str) -> Vec<String> {
     let page = read_page(text);
     let mut faults = page.wrong.clone();
     let distinct: BTreeSet<&String> = page.headings.iter().collect();
@@ -213,7 +216,7 @@ fn faults(brief: &Brief, names: Names, text: &str) -> Vec<String> {
 
 #[test]
 fn nothing_that_imitates_a_summary_is_read_as_one() {
-    let meter = Meter::new(Arc::new(Estimate), Overhead::default());
+    let meter = Meter::new(Arc::new(EstimateCounter), TokenOverhead::default());
     let covered = SeqSet::run(Seq(1), Seq(10));
     let thread = ThreadId::derived(&["test"]);
     let (mut variations, mut put_in) = (0, 0);
@@ -224,9 +227,9 @@ fn nothing_that_imitates_a_summary_is_read_as_one() {
         variations += 1;
         let events = session(place, &forged);
         for trail in [100_000, 1_500, 1] {
-            let caps = Caps { trail, index: 2_000, ..Caps::default() };
+            let caps = SectionCaps { trail, index: 2_000, ..SectionCaps::default() };
             let brief = summarise(&events[6..], Some(&summarise(&events[..6], None, &caps)), &caps);
-            for names in [Names::Messages, Names::Thread(thread), Names::Hidden(thread)] {
+            for names in [EventNaming::Messages, EventNaming::Thread(thread), EventNaming::Hidden(thread)] {
                 let text = brief.render(&covered, Tokens::MAX, &meter, names);
                 put_in += usize::from(text.contains(MARK));
                 let faults = faults(&brief, names, &text);

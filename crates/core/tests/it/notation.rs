@@ -6,16 +6,16 @@
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use epitome_core::{
-    chain::{Digest, Link},
-    context::{Body, Context, Names, Segment},
+    context::{Context, EventNaming, Segment, SegmentBody},
     event::{
-        CallForm, Compaction, Event, Fact, Instruction, Logged, Part, Pin, Seal, Summary, ToolCall,
-        ToolResult, Trigger, Usage,
+        CallForm, Compaction, CompactionTrigger, ContentPart, Event, Fact, InstructionKind, LoggedEvent, Pin,
+        ReasoningSeal, Summary, ToolCall, ToolResult, Usage,
     },
+    hash_chain::{ChainLink, Digest},
     id::{CallId, EventId, Seq, ThreadId},
-    media::{Media, Place},
-    meter::{Meter, Overhead},
-    project::{Line, project},
+    media::{Media, MediaLocation},
+    meter::{Meter, TokenOverhead},
+    projection::{EventLine, project},
     tokens::{TokenCounter, Tokens},
 };
 
@@ -35,31 +35,31 @@ impl TokenCounter for Words {
 /// Counts words and wraps nothing; an image costs 50.
 pub(crate) fn meter() -> Arc<Meter> {
     let none = Tokens(0);
-    let overhead = Overhead {
+    let overhead = TokenOverhead {
         request: none,
         message: none,
         summary: none,
         call: none,
         tool: none,
         image: Tokens(50),
-        ..Overhead::default()
+        ..TokenOverhead::default()
     };
     Arc::new(Meter::new(Arc::new(Words), overhead))
 }
 
 /// The context that shows all of a log.
 pub(crate) fn context(log: &str) -> Context {
-    project(&Line::new(read(log)), meter(), Names::Messages)
+    project(&EventLine::new(read(log)), meter(), EventNaming::Messages)
 }
 
 /// Reads a log.
-pub(crate) fn read(log: &str) -> Vec<Arc<Logged>> {
+pub(crate) fn read(log: &str) -> Vec<Arc<LoggedEvent>> {
     read_named(log).0
 }
 
 /// Reads a log and what its names stand for: an event, a call's event and the one with its result, a pin and what it
 /// pins.
-pub(crate) fn read_named(log: &str) -> (Vec<Arc<Logged>>, BTreeMap<String, Vec<Seq>>) {
+pub(crate) fn read_named(log: &str) -> (Vec<Arc<LoggedEvent>>, BTreeMap<String, Vec<Seq>>) {
     let mut reader = Reader::default();
     for line in log.lines().filter(|line| !line.trim().is_empty()) {
         match line.strip_prefix("  ") {
@@ -74,16 +74,16 @@ pub(crate) fn read_named(log: &str) -> (Vec<Arc<Logged>>, BTreeMap<String, Vec<S
 }
 
 /// Puts an event into its place in a test's log.
-pub(crate) fn logged(seq: u64, fact: Fact) -> Arc<Logged> {
+pub(crate) fn logged(seq: u64, fact: Fact) -> Arc<LoggedEvent> {
     let id = EventId { thread: ThreadId::derived(&["test"]), seq: Seq(seq) };
-    Arc::new(Logged { id, event: Event::native("test", "{}", fact), link: Link::ROOT })
+    Arc::new(LoggedEvent { id, event: Event::native("test", "{}", fact), link: ChainLink::ROOT })
 }
 
 #[derive(Default)]
 struct Reader {
     facts: Vec<Fact>,
     results: Vec<ToolResult>,
-    beside: Vec<Part>,
+    beside: Vec<ContentPart>,
     calls: usize,
     /// Whether what came last was a call, to which the next result belongs.
     called: Option<CallId>,
@@ -116,13 +116,14 @@ impl Reader {
         };
         let instructed = |what, parts| Fact::Instructed { what, parts };
         let fact = match kind.split_once('#').map_or(kind, |(kind, _)| kind) {
-            "settings" => instructed(Instruction::Settings, parts),
-            "system" => instructed(Instruction::System, parts),
-            "project" => instructed(Instruction::Project, parts),
-            "instruct" => instructed(Instruction::Message, parts),
+            "settings" => instructed(InstructionKind::Settings, parts),
+            "system" => instructed(InstructionKind::System, parts),
+            "project" => instructed(InstructionKind::Project, parts),
+            "instruct" => instructed(InstructionKind::Message, parts),
             "tools" => {
-                let tool = |name: &str| Part::Opaque { name: name.to_owned(), json: format!("\"{name}\"") };
-                instructed(Instruction::Tools, text.split(", ").map(tool).collect())
+                let tool =
+                    |name: &str| ContentPart::Opaque { name: name.to_owned(), json: format!("\"{name}\"") };
+                instructed(InstructionKind::Tools, text.split(", ").map(tool).collect())
             }
             "user" => Fact::UserSaid { parts },
             "assistant" => {
@@ -147,7 +148,7 @@ impl Reader {
                     first_kept: after("keep").map(|word| number(Some(word))),
                     tokens_before: None,
                     tokens_after: None,
-                    trigger: Trigger::Manual,
+                    trigger: CompactionTrigger::Manual,
                 })
             }
             "revert" => Fact::CompactionReverted { compaction: number(argument) },
@@ -185,15 +186,17 @@ impl Reader {
             Last::Said => self.saying().last_mut(),
         };
         match part.expect("a line goes on with something") {
-            Part::Text { text } | Part::Reasoning { text, .. } => {
+            ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => {
                 text.push('\n');
                 text.push_str(line);
             }
-            Part::ToolCall(call) => {
+            ContentPart::ToolCall(call) => {
                 call.arguments.push('\n');
                 call.arguments.push_str(line);
             }
-            Part::Refusal { .. } | Part::Media(_) | Part::Opaque { .. } => panic!("only text goes on"),
+            ContentPart::Refusal { .. } | ContentPart::Media(_) | ContentPart::Opaque { .. } => {
+                panic!("only text goes on")
+            }
         }
     }
 
@@ -207,10 +210,11 @@ impl Reader {
                 self.last = Last::Beside;
             }
             "+" => self.say(part(rest)),
-            "thinking:" => self.say(Part::Reasoning { text: expand(rest), seal: None }),
+            "thinking:" => self.say(ContentPart::Reasoning { text: expand(rest), seal: None }),
             "sealed:" => {
-                let seal = Some(Seal::Encrypted("x".repeat(rest.parse().expect("a number of bytes"))));
-                self.say(Part::Reasoning { text: String::new(), seal });
+                let seal =
+                    Some(ReasoningSeal::Encrypted("x".repeat(rest.parse().expect("a number of bytes"))));
+                self.say(ContentPart::Reasoning { text: String::new(), seal });
             }
             call if call.starts_with("call") => self.call(call, rest, CallForm::Function),
             call if call.starts_with("custom") => self.call(call, rest, CallForm::Custom),
@@ -218,12 +222,12 @@ impl Reader {
         }
     }
 
-    fn say(&mut self, part: Part) {
+    fn say(&mut self, part: ContentPart) {
         self.saying().push(part);
         self.last = Last::Said;
     }
 
-    fn saying(&mut self) -> &mut Vec<Part> {
+    fn saying(&mut self) -> &mut Vec<ContentPart> {
         match self.facts.last_mut() {
             Some(
                 Fact::UserSaid { parts }
@@ -244,10 +248,10 @@ impl Reader {
         let (name, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
         self.called = Some(CallId(id.clone()));
         let call = ToolCall { form, ..ToolCall::function(id, name, expand(arguments)) };
-        self.say(Part::ToolCall(call));
+        self.say(ContentPart::ToolCall(call));
     }
 
-    fn result(&mut self, part: Part, error: bool) {
+    fn result(&mut self, part: ContentPart, error: bool) {
         self.last = Last::Result;
         match self.called.take() {
             Some(call) => self.results.push(ToolResult { call, name: None, parts: vec![part], error }),
@@ -264,28 +268,28 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> (Vec<Arc<Logged>>, BTreeMap<String, Vec<Seq>>) {
+    fn finish(mut self) -> (Vec<Arc<LoggedEvent>>, BTreeMap<String, Vec<Seq>>) {
         self.flush();
         ((1..).zip(self.facts).map(|(seq, fact)| logged(seq, fact)).collect(), self.names)
     }
 }
 
 /// A text; `image 640x480` and `document 900 bytes` are media.
-fn part(text: &str) -> Part {
+fn part(text: &str) -> ContentPart {
     let mut words = text.split_whitespace();
     match (words.next(), words.next(), words.next(), words.next()) {
         (Some("image"), Some(size), None, None) => {
             let (width, height) = size.split_once('x').expect("WIDTHxHEIGHT");
             let pixels = |digits: &str| digits.parse().expect("a number of pixels");
             let dimensions = Some((pixels(width), pixels(height)));
-            Part::Media(Media { dimensions, ..Media::inline("image/png", b"pixels") })
+            ContentPart::Media(Media { dimensions, ..Media::inline("image/png", b"pixels") })
         }
         (Some("document"), Some(bytes), Some("bytes"), None) => {
             let size = bytes.parse().expect("a number of bytes");
-            let place = Place::Inline { hash: Digest::of(b"document"), size };
-            Part::Media(Media { mime: "application/pdf".into(), place, dimensions: None })
+            let place = MediaLocation::Inline { hash: Digest::of(b"document"), size };
+            ContentPart::Media(Media { mime: "application/pdf".into(), place, dimensions: None })
         }
-        _ => Part::text(expand(text)),
+        _ => ContentPart::text(expand(text)),
     }
 }
 
@@ -315,7 +319,7 @@ fn expand(text: &str) -> String {
 pub(crate) fn show(context: &Context) -> String {
     let mut out = String::new();
     for segment in context.segments() {
-        let by = segment.touched().map_or(String::new(), |by| format!(" by {by}"));
+        let by = segment.last_author().map_or(String::new(), |by| format!(" by {by}"));
         let fidelity = format!("{:?}", segment.fidelity()).to_lowercase();
         let (kind, events, tokens) = (kind(segment), segment.stands_for().to_string(), segment.tokens());
         let _ =
@@ -336,18 +340,18 @@ pub(crate) fn show(context: &Context) -> String {
 
 fn kind(segment: &Segment) -> &'static str {
     match segment.body() {
-        Body::Prefix(_) => "prefix",
-        Body::Instruction(_) => "instruction",
-        Body::User { .. } if segment.is_user() => "user",
-        Body::User { .. } => "beside",
-        Body::Answer { event, part } => match event.event.fact.parts().get(*part) {
-            Some(Part::Reasoning { .. }) => "thinking",
+        SegmentBody::Prefix(_) => "prefix",
+        SegmentBody::Instruction(_) => "instruction",
+        SegmentBody::User { .. } if segment.is_user() => "user",
+        SegmentBody::User { .. } => "beside",
+        SegmentBody::Answer { event, part } => match event.event.fact.parts().get(*part) {
+            Some(ContentPart::Reasoning { .. }) => "thinking",
             _ => "answer",
         },
-        Body::Exchange { .. } => "exchange",
-        Body::Carried(_) => "carried",
-        Body::Summary(_) => "summary",
-        Body::Note(_) => "note",
+        SegmentBody::Exchange { .. } => "exchange",
+        SegmentBody::Carried(_) => "carried",
+        SegmentBody::Summary(_) => "summary",
+        SegmentBody::Note(_) => "note",
     }
 }
 
@@ -355,26 +359,28 @@ fn kind(segment: &Segment) -> &'static str {
 fn words(segment: &Segment) -> String {
     let shown = || segment.shown().map_or("(no result)".to_owned(), said);
     match segment.body() {
-        Body::Prefix(event) | Body::Instruction(event) => said(event.event.fact.parts()),
-        Body::User { .. } => shown(),
-        Body::Answer { event, part } => said(&event.event.fact.parts()[*part..=*part]),
-        Body::Exchange { .. } => {
+        SegmentBody::Prefix(event) | SegmentBody::Instruction(event) => said(event.event.fact.parts()),
+        SegmentBody::User { .. } => shown(),
+        SegmentBody::Answer { event, part } => said(&event.event.fact.parts()[*part..=*part]),
+        SegmentBody::Exchange { .. } => {
             let call = segment.call().expect("an exchange has a call");
             format!("{} {} -> {}", call.name, short(&call.arguments), shown())
         }
-        Body::Carried(event) => event.event.fact.kind().to_owned(),
-        Body::Summary(event) => short(&event.event.fact.text()),
-        Body::Note(note) => note.text.replace('\n', " / "),
+        SegmentBody::Carried(event) => event.event.fact.kind().to_owned(),
+        SegmentBody::Summary(event) => short(&event.event.fact.text()),
+        SegmentBody::Note(note) => note.text.replace('\n', " / "),
     }
 }
 
-fn said(parts: &[Part]) -> String {
-    let one = |part: &Part| match part {
-        Part::Text { text } | Part::Refusal { text } | Part::Reasoning { text, seal: None } => short(text),
-        Part::Reasoning { .. } => "(sealed)".to_owned(),
-        Part::ToolCall(call) => format!("{} {}", call.name, call.arguments),
-        Part::Media(media) => format!("<{}>", media.mime),
-        Part::Opaque { name, .. } => format!("<{name}>"),
+fn said(parts: &[ContentPart]) -> String {
+    let one = |part: &ContentPart| match part {
+        ContentPart::Text { text }
+        | ContentPart::Refusal { text }
+        | ContentPart::Reasoning { text, seal: None } => short(text),
+        ContentPart::Reasoning { .. } => "(sealed)".to_owned(),
+        ContentPart::ToolCall(call) => format!("{} {}", call.name, call.arguments),
+        ContentPart::Media(media) => format!("<{}>", media.mime),
+        ContentPart::Opaque { name, .. } => format!("<{name}>"),
     };
     parts.iter().map(one).collect::<Vec<_>>().join(" + ")
 }

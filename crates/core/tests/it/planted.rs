@@ -11,10 +11,10 @@ mod sheet;
 use std::{ops::RangeInclusive, sync::Arc};
 
 use epitome_core::{
-    event::Logged,
+    event::LoggedEvent,
     id::Seq,
     seq_set::SeqSet,
-    summary::{Brief, Caps, Item, Section, summarise},
+    summary::{SectionCaps, StructuredSummary, SummaryItem, SummarySection, summarise},
 };
 
 pub(crate) use self::exam::{Report, examine_all};
@@ -23,8 +23,10 @@ use self::sheet::{Agent, Session};
 /// The built-in summariser finds everything that is planted, and keeps it through five compactions.
 #[test]
 fn everything_planted_is_found_and_kept() {
-    let caps = Caps { trail: 400_000, ..Caps::default() };
-    pass(&examine_all(&|span: &[Arc<Logged>], previous: Option<&Brief>| summarise(span, previous, &caps)));
+    let caps = SectionCaps { trail: 400_000, ..SectionCaps::default() };
+    pass(&examine_all(&|span: &[Arc<LoggedEvent>], previous: Option<&StructuredSummary>| {
+        summarise(span, previous, &caps)
+    }));
 }
 
 #[test]
@@ -114,8 +116,8 @@ fn a_report_says_recall_and_precision_of_every_section() {
     let mut report = Report::default();
     report.examine(&session, &|span, _| {
         let mut brief = known(&session, span);
-        brief.items.retain(|item| item.section != Section::FilesRead);
-        brief.items.push(item(Section::Constraints, "be nice".into(), SeqSet::one(span[0].id.seq)));
+        brief.items.retain(|item| item.section != SummarySection::FilesRead);
+        brief.items.push(item(SummarySection::Constraints, "be nice".into(), SeqSet::one(span[0].id.seq)));
         brief
     });
     insta::assert_snapshot!(report, @r"
@@ -131,17 +133,17 @@ fn a_report_says_recall_and_precision_of_every_section() {
     insta::assert_snapshot!(report.unknown.join("\n"), @"tiny: [Constraints 9] be nice");
 }
 
-const SECTIONS: [Section; 10] = [
-    Section::Pins,
-    Section::SessionIntent,
-    Section::Constraints,
-    Section::FilesModified,
-    Section::FilesRead,
-    Section::Commands,
-    Section::KeyDecisions,
-    Section::FailedApproaches,
-    Section::Errors,
-    Section::NextSteps,
+const SECTIONS: [SummarySection; 10] = [
+    SummarySection::Pins,
+    SummarySection::SessionIntent,
+    SummarySection::Constraints,
+    SummarySection::FilesModified,
+    SummarySection::FilesRead,
+    SummarySection::Commands,
+    SummarySection::KeyDecisions,
+    SummarySection::FailedApproaches,
+    SummarySection::Errors,
+    SummarySection::NextSteps,
 ];
 
 const TINY: &str = r#"
@@ -172,13 +174,13 @@ commands = [{ says = "cargo build", exit = 101, from = "build" }]
 "#;
 
 /// The summary by somebody who knows the sheet and never forgets.
-fn known(session: &Session, span: &[Arc<Logged>]) -> Brief {
+fn known(session: &Session, span: &[Arc<LoggedEvent>]) -> StructuredSummary {
     planted_in(session, session.events[0].id.seq..=span[span.len() - 1].id.seq)
 }
 
 /// What is planted in some events and still holds at their end.
-fn planted_in(session: &Session, events: RangeInclusive<Seq>) -> Brief {
-    let mut brief = Brief::default();
+fn planted_in(session: &Session, events: RangeInclusive<Seq>) -> StructuredSummary {
+    let mut brief = StructuredSummary::default();
     let end = |name: &String| session.names[name].iter().copied().max();
     for (section, planted) in session.planted() {
         let due = planted.from.0.iter().filter_map(end).max().expect("it has a source");
@@ -201,7 +203,7 @@ fn planted_in(session: &Session, events: RangeInclusive<Seq>) -> Brief {
 }
 
 /// Every line of everything, in every section.
-fn copy(span: &[Arc<Logged>], previous: Option<&Brief>) -> Brief {
+fn copy(span: &[Arc<LoggedEvent>], previous: Option<&StructuredSummary>) -> StructuredSummary {
     let mut brief = previous.cloned().unwrap_or_default();
     for event in span {
         let text = event.event.fact.text().replace("\\n", "\n").replace("\\\"", "\"");
@@ -214,8 +216,8 @@ fn copy(span: &[Arc<Logged>], previous: Option<&Brief>) -> Brief {
     brief
 }
 
-fn item(section: Section, text: String, sources: SeqSet) -> Item {
-    Item { section, text, key: None, sources, detail: None }
+fn item(section: SummarySection, text: String, sources: SeqSet) -> SummaryItem {
+    SummaryItem { section, text, key: None, sources, detail: None }
 }
 
 /// Prints how well a summariser does, and fails unless everything planted was found and kept and nothing was said that

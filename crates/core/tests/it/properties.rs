@@ -3,19 +3,22 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use epitome_core::{
-    Fact, Part, Seq,
-    blocks::{BlockConfig, CompactionScope},
+    ContentPart, Fact, Seq,
     budget::Budget,
-    context::{Body, Context, Edit, Extended, Fidelity, Message, Names, Shown, Tier},
-    event::{CallForm, Instruction, Logged},
-    fit::{Fitted, Refusal, fit},
-    meter::{Meter, Overhead},
-    pairing::{self, Outcome},
-    pipeline::{Reduced, Reducer, State},
-    project::{Line, Projection, project},
+    context::{
+        Context, ContextMessage, EventNaming, ExtendOutcome, Fidelity, SegmentBody, SegmentEdit, Tier,
+        VisibleOutcome,
+    },
+    event::{CallForm, InstructionKind, LoggedEvent},
+    fit::{FitError, FittedContext, fit},
+    loop_blocks::{BlockConfig, CompactionScope},
+    meter::{Meter, TokenOverhead},
+    pairing::{self, CallOutcome},
+    pipeline::{Reducer, ReducerOutput, ReducerState},
+    projection::{EventLine, Projection, project},
     reducers::{
         AnyReducer, Blocks, CutOutputs, DropReasoning, EvictMedia, ExpireToolResults, Prune, ReasoningScope,
-        ReferOutputs, Retention, SlideDialogue, TokenLimit, default_pipeline,
+        ReferOutputs, ResultRetention, SlideDialogue, TokenLimit, default_pipeline,
     },
     tokens::Tokens,
 };
@@ -28,28 +31,28 @@ use crate::{
 
 /// Counts words, and wraps them as providers do.
 fn meter() -> Arc<Meter> {
-    Arc::new(Meter::new(Arc::new(Words), Overhead::default()))
+    Arc::new(Meter::new(Arc::new(Words), TokenOverhead::default()))
 }
 
-fn line(events: &[Arc<Logged>]) -> Line {
-    let mut line = Line::default();
+fn line(events: &[Arc<LoggedEvent>]) -> EventLine {
+    let mut line = EventLine::default();
     for event in events {
         line.push(Arc::clone(event), meter().pieces(&event.event));
     }
     line
 }
 
-fn whole(events: &[Arc<Logged>]) -> Context {
-    project(&line(events), meter(), Names::Messages)
+fn whole(events: &[Arc<LoggedEvent>]) -> Context {
+    project(&line(events), meter(), EventNaming::Messages)
 }
 
-fn fitted(context: Context, ceiling: u64, target: u64) -> Result<Fitted, Refusal> {
-    let budget = Budget::new(Tokens(ceiling)).aim(Tokens(target.min(ceiling)));
-    fit(context, &budget, &default_pipeline(), State::default())
+fn fitted(context: Context, ceiling: u64, target: u64) -> Result<FittedContext, FitError> {
+    let budget = Budget::new(Tokens(ceiling)).with_target(Tokens(target.min(ceiling)));
+    fit(context, &budget, &default_pipeline(), ReducerState::default())
 }
 
 /// Whether a provider ever sees it; written anew here, so that the test does not ask the code.
-fn is_rendered(event: &Logged) -> bool {
+fn is_rendered(event: &LoggedEvent) -> bool {
     match event.event.fact.kind() {
         "carried" => event.event.normal.is_some(),
         "compaction_requested"
@@ -64,7 +67,7 @@ fn is_rendered(event: &Logged) -> bool {
 }
 
 /// Every event that a provider would see is shown, stubbed, summarised or left out by someone, and nothing else is.
-fn assert_accounted(context: &Context, events: &[Arc<Logged>]) {
+fn assert_accounted(context: &Context, events: &[Arc<LoggedEvent>]) {
     let accounted = context.accounted();
     for event in events.iter().filter(|event| is_rendered(event)) {
         assert!(
@@ -82,25 +85,26 @@ fn assert_legal(context: &Context) {
     let mut segments = 0;
     let mut open: Vec<(Seq, usize)> = Vec::new();
     for message in context.messages() {
-        if !matches!(message, Message::Returned(_)) {
+        if !matches!(message, ContextMessage::Returned(_)) {
             assert!(open.is_empty(), "unanswered calls in\n{}", show(context));
         }
         match message {
-            Message::Answer(answer) => {
+            ContextMessage::Answer(answer) => {
                 assert!(answer.fragments.iter().all(|fragment| !fragment.parts.is_empty()));
                 for fragment in &answer.fragments {
                     segments += fragment.parts.len();
                     let parts = fragment.event.event.fact.parts();
                     for (place, _) in &fragment.parts {
-                        if let Part::ToolCall(_) = parts[*place] {
+                        if let ContentPart::ToolCall(_) = parts[*place] {
                             open.push((fragment.event.id.seq, *place));
                         }
                     }
-                    let calls = fragment.shown().filter(|part| matches!(part, Part::ToolCall(_))).count();
+                    let calls =
+                        fragment.shown().filter(|part| matches!(part, ContentPart::ToolCall(_))).count();
                     assert!(calls <= parts.len());
                 }
             }
-            Message::Returned(returned) => {
+            ContextMessage::Returned(returned) => {
                 segments += usize::from(returned.beside.is_some());
                 for outcome in &returned.outcomes {
                     let call = (outcome.caller.id.seq, outcome.part);
@@ -123,10 +127,10 @@ fn assert_legal(context: &Context) {
 fn assert_no_reasoning_alone(context: &Context) {
     let shown: BTreeSet<(Seq, usize)> = context.segments().iter().filter_map(place).collect();
     for segment in context.segments().iter().filter(|segment| segment.tier() == Tier::Reasoning) {
-        let Body::Answer { event, part } = segment.body() else { continue };
+        let SegmentBody::Answer { event, part } = segment.body() else { continue };
         let next = event.event.fact.parts()[part + 1..]
             .iter()
-            .position(|part| !matches!(part, Part::Reasoning { .. }))
+            .position(|part| !matches!(part, ContentPart::Reasoning { .. }))
             .map(|ahead| part + 1 + ahead);
         if let Some(next) = next {
             assert!(shown.contains(&(event.id.seq, next)), "reasoning stands alone in\n{}", show(context));
@@ -136,13 +140,15 @@ fn assert_no_reasoning_alone(context: &Context) {
 
 fn place(segment: &epitome_core::context::Segment) -> Option<(Seq, usize)> {
     match segment.body() {
-        Body::Answer { event, part } | Body::Exchange { event, part, .. } => Some((event.id.seq, *part)),
+        SegmentBody::Answer { event, part } | SegmentBody::Exchange { event, part, .. } => {
+            Some((event.id.seq, *part))
+        }
         _ => None,
     }
 }
 
-fn assert_sound(context: &Context, events: &[Arc<Logged>]) {
-    assert_eq!(context.fault(), None);
+fn assert_sound(context: &Context, events: &[Arc<LoggedEvent>]) {
+    assert_eq!(context.find_inconsistency(), None);
     assert_accounted(context, events);
     assert_legal(context);
 }
@@ -168,11 +174,11 @@ fn eager() -> Vec<AnyReducer> {
         AnyReducer::ReferOutputs(ReferOutputs { spare_turns: 0 }),
         AnyReducer::Prune(Prune { protect: Tokens(5), at_least: Tokens(5), ..Prune::default() }),
         AnyReducer::ExpireToolResults(ExpireToolResults {
-            default: Retention::Turns(0),
+            default: ResultRetention::Turns(0),
             ..ExpireToolResults::default()
         }),
         AnyReducer::ExpireToolResults(ExpireToolResults {
-            default: Retention::Last(1),
+            default: ResultRetention::Last(1),
             ..ExpireToolResults::default()
         }),
         AnyReducer::Blocks(Blocks(BlockConfig {
@@ -199,7 +205,7 @@ proptest! {
 
     #[test]
     fn extending_one_by_one_is_projecting_in_one_go(events in history(40)) {
-        let mut projection = Projection::new(meter(), Names::Messages);
+        let mut projection = Projection::new(meter(), EventNaming::Messages);
         for (index, event) in events.iter().enumerate() {
             projection.push(Arc::clone(event), meter().pieces(&event.event));
             assert_same(projection.context(), &whole(&events[..=index]));
@@ -209,7 +215,7 @@ proptest! {
     /// The counts come from the log; without them the same numbers are counted.
     #[test]
     fn the_logs_counts_and_counting_agree(events in history(20)) {
-        assert_same(&whole(&events), &project(&Line::new(events.iter().cloned()), meter(), Names::Messages));
+        assert_same(&whole(&events), &project(&EventLine::new(events.iter().cloned()), meter(), EventNaming::Messages));
     }
 
     #[test]
@@ -217,13 +223,13 @@ proptest! {
         events.retain(|event| !matches!(event.event.fact, Fact::Compacted(_)));
         let paired = pairing::pair(events.iter().map(|event| (event.id.seq, &event.event.fact)));
         let expected: Vec<Option<Seq>> = paired.exchanges.iter().map(|exchange| match exchange.outcome {
-            Outcome::Returned { at, .. } => Some(at),
-            Outcome::Unanswered => None,
+            CallOutcome::Returned { at, .. } => Some(at),
+            CallOutcome::Unanswered => None,
         }).collect();
         let context = whole(&events);
         let found: Vec<Option<Seq>> = context.segments().iter().filter_map(|segment| match segment.body() {
-            Body::Exchange { outcome: Shown::Returned { event, .. }, .. } => Some(Some(event.id.seq)),
-            Body::Exchange { outcome: Shown::Unanswered, .. } => Some(None),
+            SegmentBody::Exchange { outcome: VisibleOutcome::Returned { event, .. }, .. } => Some(Some(event.id.seq)),
+            SegmentBody::Exchange { outcome: VisibleOutcome::Unanswered, .. } => Some(None),
             _ => None,
         }).collect();
         prop_assert_eq!(found, expected);
@@ -276,10 +282,10 @@ proptest! {
     fn each_reducer_alone_is_sound_and_never_makes_more(events in history(40), target in 0..2_000u64) {
         let context = whole(&events);
         let budget = Budget::new(Tokens(target))
-            .cap(Tier::ToolResults, Tokens(target / 4))
-            .cap(Tier::Dialogue, Tokens(target / 4));
+            .with_cap(Tier::ToolResults, Tokens(target / 4))
+            .with_cap(Tier::Dialogue, Tokens(target / 4));
         for reducer in AnyReducer::all().into_iter().chain(eager()) {
-            let Reduced { context: reduced, .. } = reducer.reduce(context.clone(), &budget, State::default());
+            let ReducerOutput { context: reduced, .. } = reducer.reduce(context.clone(), &budget, ReducerState::default());
             assert_sound(&reduced, &events);
             if !matches!(reducer, AnyReducer::CutOutputs(_)) {
                 assert_no_reasoning_alone(&reduced);
@@ -302,8 +308,8 @@ proptest! {
     fn an_edit_that_changes_nothing_leaves_no_trace(events in history(30)) {
         let context = whole(&events);
         let same = context.clone().edit("nobody", |_, segment| match segment.shown() {
-            Some(parts) => Edit::Replace { parts: parts.to_vec(), fidelity: Fidelity::Stub },
-            None => Edit::line("x".into(), Fidelity::Stub),
+            Some(parts) => SegmentEdit::Replace { parts: parts.to_vec(), fidelity: Fidelity::Stub },
+            None => SegmentEdit::line("x".into(), Fidelity::Stub),
         });
         assert_same(&same, &context);
         let long = "word ".repeat(usize::try_from(context.tokens().0).unwrap());
@@ -316,14 +322,14 @@ proptest! {
     #[test]
     fn a_reduced_context_can_be_extended(events in history(40), cut in any::<Index>(), ceiling in 0..1_000u64) {
         let cut = cut.index(events.len() + 1);
-        let Ok(Fitted { mut context, .. }) = fitted(whole(&events[..cut]), ceiling, ceiling) else { return Ok(()) };
+        let Ok(FittedContext { mut context, .. }) = fitted(whole(&events[..cut]), ceiling, ceiling) else { return Ok(()) };
         let mut taken = cut;
         for event in &events[cut..] {
-            if context.extend(event, None) == Extended::Moved {
+            if context.extend(event, None) == ExtendOutcome::Moved {
                 break;
             }
             taken += 1;
-            prop_assert_eq!(context.extend(event, None), Extended::Known);
+            prop_assert_eq!(context.extend(event, None), ExtendOutcome::Known);
         }
         assert_sound(&context, &events[..taken]);
     }
@@ -335,10 +341,10 @@ proptest! {
             .flat_map(|run| run.first.0..=run.last.0).map(Seq).collect();
         for message in whole(&events).messages() {
             match message {
-                Message::Answer(answer) => {
-                    prop_assert!(answer.fragments.iter().all(epitome_core::context::Fragment::is_whole));
+                ContextMessage::Answer(answer) => {
+                    prop_assert!(answer.fragments.iter().all(epitome_core::context::AnswerFragment::is_whole));
                 }
-                Message::Returned(returned) => if let Some(event) = returned.event {
+                ContextMessage::Returned(returned) => if let Some(event) = returned.event {
                     let here = returned.outcomes.len() == event.event.fact.results().len();
                     let beside = returned.beside.is_some() || event.event.fact.parts().is_empty();
                     prop_assert_eq!(returned.is_whole(), here && beside && !strays.contains(&event.id.seq));
@@ -358,10 +364,10 @@ proptest! {
         ]),
     ) {
         let context = whole(&events);
-        let budget = Budget::new(Tokens(u64::MAX)).cap(tier, Tokens(cap));
+        let budget = Budget::new(Tokens(u64::MAX)).with_cap(tier, Tokens(cap));
         let over = context.counted_against(tier) > Tokens(cap);
-        let (Reduced { context: reduced, .. }, steps) =
-            default_pipeline().run(context.clone(), &budget, State::default());
+        let (ReducerOutput { context: reduced, .. }, steps) =
+            default_pipeline().run(context.clone(), &budget, ReducerState::default());
         prop_assert_eq!(!steps.is_empty(), over);
         let found = reduced.counted_against(tier);
         prop_assert!(found <= context.counted_against(tier));
@@ -379,9 +385,9 @@ proptest! {
         tier in prop::sample::select(vec![Tier::Summaries, Tier::Reasoning]),
     ) {
         let context = whole(&events);
-        let budget = Budget::new(Tokens(u64::MAX)).cap(tier, Tokens(cap));
-        let (Reduced { context: reduced, .. }, _) =
-            default_pipeline().run(context.clone(), &budget, State::default());
+        let budget = Budget::new(Tokens(u64::MAX)).with_cap(tier, Tokens(cap));
+        let (ReducerOutput { context: reduced, .. }, _) =
+            default_pipeline().run(context.clone(), &budget, ReducerState::default());
         let others = [
             Tier::Prefix, Tier::Summaries, Tier::Dialogue, Tier::Reasoning, Tier::ToolResults, Tier::Media,
         ];
@@ -409,7 +415,7 @@ proptest! {
     /// A fork goes on from the very view its parent had there.
     #[test]
     fn a_fork_goes_on_from_what_its_parent_saw(forked in forked(25)) {
-        let mut projection = Projection::new(meter(), Names::Messages);
+        let mut projection = Projection::new(meter(), EventNaming::Messages);
         for event in &forked.fork[..forked.shared] {
             projection.push(Arc::clone(event), meter().pieces(&event.event));
         }
@@ -438,7 +444,8 @@ fn could_go(context: &Context, tier: Tier) -> bool {
             Tier::Summaries => segment.tier() == tier,
             Tier::Reasoning => segment.tier() == tier && index < essential.loop_start() && !stays(),
             Tier::Media => {
-                let media = segment.counted().filter(|(part, _)| matches!(part, Part::Media(_)));
+                let media =
+                    segment.parts_with_tokens().filter(|(part, _)| matches!(part, ContentPart::Media(_)));
                 media.map(|(_, tokens)| tokens).any(large) && !stays()
             }
             Tier::ToolResults => {
@@ -453,7 +460,7 @@ fn could_go(context: &Context, tier: Tier) -> bool {
                     && !stays()
             }
             Tier::Dialogue => {
-                let said = matches!(segment.body(), Body::Answer { .. }) && segment.tier() == tier;
+                let said = matches!(segment.body(), SegmentBody::Answer { .. }) && segment.tier() == tier;
                 said && segment.turn() < context.last_turn() && large(segment.tokens()) && !stays()
             }
         }
@@ -477,12 +484,15 @@ fn assert_essential_stays(before: &Context, after: &Context, reducer: &AnyReduce
 
 fn key(segment: &epitome_core::context::Segment) -> Option<(Seq, usize)> {
     match segment.body() {
-        Body::Answer { event, part } | Body::Exchange { event, part, .. } => Some((event.id.seq, part + 2)),
-        Body::User { event, .. } => Some((event.id.seq, 1)),
-        Body::Prefix(event) | Body::Instruction(event) | Body::Carried(event) | Body::Summary(event) => {
-            Some((event.id.seq, 0))
+        SegmentBody::Answer { event, part } | SegmentBody::Exchange { event, part, .. } => {
+            Some((event.id.seq, part + 2))
         }
-        Body::Note(_) => None,
+        SegmentBody::User { event, .. } => Some((event.id.seq, 1)),
+        SegmentBody::Prefix(event)
+        | SegmentBody::Instruction(event)
+        | SegmentBody::Carried(event)
+        | SegmentBody::Summary(event) => Some((event.id.seq, 0)),
+        SegmentBody::Note(_) => None,
     }
 }
 
@@ -498,12 +508,14 @@ fn generated_histories_hold_every_case() {
         for segment in context.segments() {
             seen.insert(format!("{:?}", segment.tier()));
             match segment.body() {
-                Body::Summary(_) => seen.insert("a pivot".into()),
-                Body::Instruction(_) => seen.insert("an instruction in the middle".into()),
-                Body::Exchange { outcome: Shown::Unanswered, .. } => {
+                SegmentBody::Summary(_) => seen.insert("a pivot".into()),
+                SegmentBody::Instruction(_) => seen.insert("an instruction in the middle".into()),
+                SegmentBody::Exchange { outcome: VisibleOutcome::Unanswered, .. } => {
                     seen.insert("an interrupted call".into())
                 }
-                Body::Exchange { outcome: Shown::Returned { .. }, .. } => seen.insert("a result".into()),
+                SegmentBody::Exchange { outcome: VisibleOutcome::Returned { .. }, .. } => {
+                    seen.insert("a result".into())
+                }
                 _ => false,
             };
         }
@@ -521,8 +533,8 @@ fn generated_histories_hold_every_case() {
         if models.len() > 1 {
             seen.insert("a model switch".into());
         }
-        let updated = |event: &&Arc<Logged>| {
-            matches!(&event.event.fact, Fact::Instructed { what: Instruction::System, .. })
+        let updated = |event: &&Arc<LoggedEvent>| {
+            matches!(&event.event.fact, Fact::Instructed { what: InstructionKind::System, .. })
         };
         if events.iter().filter(updated).count() > 1 {
             seen.insert("a system prompt that changed".into());

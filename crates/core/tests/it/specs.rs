@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 use epitome_core::{
     budget::Budget,
     context::Tier,
-    fit::{Fitted, fit},
-    pipeline::{Cause, Reducer, State, Step},
+    fit::{FittedContext, fit},
+    pipeline::{Reducer, ReducerState, ReductionCause, ReductionStep},
     reducers::{AnyReducer, default_reducers, pipeline},
     tokens::Tokens,
 };
@@ -161,14 +161,14 @@ fn reduce(log: &str, toml: &str) -> String {
     let settings = settings(toml);
     let mut budget = Budget::new(Tokens(settings.ceiling));
     if let Some(target) = settings.target {
-        budget = budget.aim(Tokens(target));
+        budget = budget.with_target(Tokens(target));
     }
     for (tier, cap) in settings.caps {
-        budget = budget.cap(tier, Tokens(cap));
+        budget = budget.with_cap(tier, Tokens(cap));
     }
     let reducers = if settings.reduce.is_empty() { default_reducers() } else { settings.reduce };
-    match fit(context(log), &budget, &pipeline(reducers), State::default()) {
-        Ok(Fitted { context, steps, .. }) => {
+    match fit(context(log), &budget, &pipeline(reducers), ReducerState::default()) {
+        Ok(FittedContext { context, steps, .. }) => {
             let mut out = show(&context);
             for step in &steps {
                 let _ = writeln!(out, "{}", describe(step));
@@ -179,12 +179,12 @@ fn reduce(log: &str, toml: &str) -> String {
     }
 }
 
-fn describe(step: &Step) -> String {
-    let Step { reducer, cause, before, after, replaced, removed } = step;
+fn describe(step: &ReductionStep) -> String {
+    let ReductionStep { reducer, cause, before, after, replaced, removed } = step;
     let why = match cause {
-        Cause::Target(over) => format!("{over} over the target"),
-        Cause::Cap(tier, over) => format!("{tier:?} {over} over its cap"),
-        Cause::Unsendable(count) => format!("{count} would be refused"),
+        ReductionCause::Target(over) => format!("{over} over the target"),
+        ReductionCause::Cap(tier, over) => format!("{tier:?} {over} over its cap"),
+        ReductionCause::Unsendable(count) => format!("{count} would be refused"),
     };
     format!("step {reducer}: {why}; {before} to {after} tokens, {replaced} replaced, {removed} removed")
 }

@@ -8,15 +8,15 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 
 use epitome_core::{
     Fact,
-    budget::{Budget, Reserves},
-    cost::Terms,
-    event::{Compaction, Time},
+    budget::{Budget, WindowReserves},
+    cost::CacheTerms,
+    event::{Compaction, Timestamp},
     id::ModelName,
-    pipeline::{Reducer, Step},
-    policy::{Policy, When},
+    model_view::{NextCall, PreparationReport},
+    pipeline::{Reducer, ReductionStep},
+    policy::{Policy, StepTiming},
     profile::{CacheRules, Profile, Profiles},
     tokens::Tokens,
-    view::{Moment, Prepared},
 };
 
 use crate::{
@@ -34,9 +34,9 @@ pub(crate) fn file(name: &str) -> String {
 /// What comes of each call of a session under a policy.
 pub(crate) fn calls(log: &str, toml: &str) -> String {
     let (policy, profile) = example(toml);
-    let reserves = Reserves { output: Tokens(0), ..Reserves::default() };
+    let reserves = WindowReserves { output: Tokens(0), ..WindowReserves::default() };
     let budget = policy.budget(Budget::for_profile(&profile, reserves));
-    let terms = Terms::new(&profile.cache, &profile.prices);
+    let terms = CacheTerms::new(&profile.cache, &profile.prices);
     let script = Script::of(log);
     let mut out = String::new();
     let mut stage = Stage::new(meter());
@@ -47,11 +47,11 @@ pub(crate) fn calls(log: &str, toml: &str) -> String {
             stage.play(event);
         }
         played = mark.after;
-        let moment = Moment {
+        let moment = NextCall {
             now: Some(mark.at),
             model: mark.model.as_ref(),
             terms: Some(&terms),
-            ..Moment::default()
+            ..NextCall::default()
         };
         match stage.view.prepare(&policy, &budget, &moment) {
             Ok(prepared) => {
@@ -105,14 +105,14 @@ struct Script {
 struct Mark {
     /// How many events have happened.
     after: usize,
-    at: Time,
+    at: Timestamp,
     model: Option<ModelName>,
 }
 
 impl Script {
     fn of(text: &str) -> Self {
         let mut script = Self { log: String::new(), marks: Vec::new() };
-        let (mut at, mut model) = (Time(0), Some(ModelName("a-model".into())));
+        let (mut at, mut model) = (Timestamp(0), Some(ModelName("a-model".into())));
         for line in text.lines() {
             let Some(said) = line.strip_prefix("-- call") else {
                 script.log.extend([line, "\n"]);
@@ -134,19 +134,19 @@ impl Script {
 }
 
 /// `01:30` is an hour and a half after the beginning.
-fn time(text: &str) -> Time {
+fn time(text: &str) -> Timestamp {
     let (hours, minutes) = text.split_once(':').expect("a time is written 00:05");
     let number = |digits: &str| digits.parse::<i64>().expect("a time is written 00:05");
-    Time((number(hours) * 60 + number(minutes)) * 60_000)
+    Timestamp((number(hours) * 60 + number(minutes)) * 60_000)
 }
 
-fn clock(Time(time): Time) -> String {
+fn clock(Timestamp(time): Timestamp) -> String {
     let minutes = time / 60_000;
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-fn describe(out: &mut String, number: u64, mark: &Mark, stage: &Stage, prepared: &Prepared) {
-    let Prepared { cause, plan, steps, shortfall, compaction, .. } = prepared;
+fn describe(out: &mut String, number: u64, mark: &Mark, stage: &Stage, prepared: &PreparationReport) {
+    let PreparationReport { cause, plan, steps, shortfall, compaction, .. } = prepared;
     let context = stage.view.context();
     let _ = write!(out, "call {number} at {}: {} tokens, ", clock(mark.at), context.tokens());
     let _ = match cause {
@@ -156,8 +156,8 @@ fn describe(out: &mut String, number: u64, mark: &Mark, stage: &Stage, prepared:
     if let Some(plan) = plan {
         let _ = writeln!(out, "  plan: {plan}");
     }
-    let did = |step: &&Step| step.replaced + step.removed > 0;
-    for Step { reducer, before, after, replaced, removed, .. } in steps.iter().filter(did) {
+    let did = |step: &&ReductionStep| step.replaced + step.removed > 0;
+    for ReductionStep { reducer, before, after, replaced, removed, .. } in steps.iter().filter(did) {
         let _ = writeln!(
             out,
             "  step {reducer}: {before} to {after} tokens, {replaced} replaced, {removed} removed"
@@ -193,7 +193,7 @@ fn describe_compaction(out: &mut String, compaction: &Compaction) {
 
 #[test]
 fn every_policy_has_a_page_that_runs_it_with_its_own_reducers() {
-    let shape = |policy: &Policy| -> Vec<(When, &'static str)> {
+    let shape = |policy: &Policy| -> Vec<(StepTiming, &'static str)> {
         policy.reduce.iter().map(|step| (step.when, step.reducer.name())).collect()
     };
     for policy in Policy::builtin() {

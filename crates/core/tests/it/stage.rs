@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use epitome_core::{
     Fact, Seq,
-    context::{Body, Context, Names},
-    event::{Instruction, Logged, Pin},
+    context::{Context, EventNaming, SegmentBody},
+    event::{InstructionKind, LoggedEvent, Pin},
     meter::Meter,
-    view::View,
+    model_view::ModelView,
 };
 
 use crate::notation::logged;
 
 /// A view and what was played to it.
 pub(crate) struct Stage {
-    pub(crate) view: View,
+    pub(crate) view: ModelView,
     meter: Arc<Meter>,
     /// The number each event of the log has here, by the number it has there.
     numbers: Vec<Seq>,
@@ -24,12 +24,12 @@ pub(crate) struct Stage {
 impl Stage {
     /// Where nothing has happened yet.
     pub(crate) fn new(meter: Arc<Meter>) -> Self {
-        let view = View::new(Arc::clone(&meter), Names::Messages);
+        let view = ModelView::new(Arc::clone(&meter), EventNaming::Messages);
         Self { view, meter, numbers: vec![Seq::START] }
     }
 
     /// The next event of the log happens.
-    pub(crate) fn play(&mut self, event: &Logged) {
+    pub(crate) fn play(&mut self, event: &LoggedEvent) {
         let head = self.view.line().last().map_or(Seq::START, |last| last.id.seq).next();
         self.numbers.push(head);
         let mut fact = event.event.fact.clone();
@@ -62,9 +62,9 @@ impl Stage {
 pub(crate) fn said(context: &Context) -> Vec<String> {
     let mut said = Vec::new();
     for segment in context.segments() {
-        if let Body::Prefix(event) = segment.body() {
+        if let SegmentBody::Prefix(event) = segment.body() {
             // Which of several equal system prompts it is, nobody sees; and settings are no part of what is cached.
-            if !matches!(event.event.fact, Fact::Instructed { what: Instruction::Settings, .. }) {
+            if !matches!(event.event.fact, Fact::Instructed { what: InstructionKind::Settings, .. }) {
                 said.push(format!("{:?}", event.event.fact));
             }
             continue;

@@ -3,32 +3,32 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Event, Fact, Part,
+    ContentPart, Event, Fact,
     budget::Budget,
-    context::{Body, Context, Names, Tier},
-    event::Logged,
+    context::{Context, EventNaming, SegmentBody, Tier},
+    event::LoggedEvent,
     fit::fit,
-    meter::{Meter, Overhead},
-    pipeline::{Reducer, State},
+    meter::{Meter, TokenOverhead},
+    model_view::{ModelView, NextCall, SummaryStatus},
+    pipeline::{Reducer, ReducerState},
     policy::Policy,
-    project::{Line, project},
+    projection::{EventLine, project},
     reducers::{AnyReducer, default_pipeline},
-    standing::Standing,
+    standing_context::StandingContext,
     tokens::Tokens,
-    view::{Moment, Standby, View},
 };
 use proptest::prelude::*;
 
 use crate::{histories::history, notation::Words};
 
 fn meter() -> Arc<Meter> {
-    Arc::new(Meter::new(Arc::new(Words), Overhead::default()))
+    Arc::new(Meter::new(Arc::new(Words), TokenOverhead::default()))
 }
 
 const KINDS: [&str; 3] = ["house_rules", "user_info", "environment_context"];
 
 /// The same history, with standing context in what users say: `places` tells of which kind, if of any.
-fn with_standing(events: &[Arc<Logged>], places: &[Option<usize>]) -> Vec<Arc<Logged>> {
+fn with_standing(events: &[Arc<LoggedEvent>], places: &[Option<usize>]) -> Vec<Arc<LoggedEvent>> {
     let mut places = places.iter().cycle();
     let mut number = 0;
     let changed = events.iter().map(|event| {
@@ -39,11 +39,11 @@ fn with_standing(events: &[Arc<Logged>], places: &[Option<usize>]) -> Vec<Arc<Lo
         let block = format!("<{kind}>\nform {number} of \"{kind}\"\n</{kind}>");
         let mut parts = parts.clone();
         match parts.first_mut() {
-            Some(Part::Text { text }) if number % 2 == 0 => *text = format!("{block}\n{text}"),
-            _ => parts.insert(0, Part::Text { text: block }),
+            Some(ContentPart::Text { text }) if number % 2 == 0 => *text = format!("{block}\n{text}"),
+            _ => parts.insert(0, ContentPart::Text { text: block }),
         }
         let fact = Fact::UserSaid { parts };
-        Arc::new(Logged { event: Event { fact, ..event.event.clone() }, ..Logged::clone(event) })
+        Arc::new(LoggedEvent { event: Event { fact, ..event.event.clone() }, ..LoggedEvent::clone(event) })
     });
     changed.collect()
 }
@@ -53,13 +53,13 @@ fn shown(context: &Context) -> String {
     let mut all = String::new();
     for segment in context.segments() {
         match segment.body() {
-            Body::Note(note) => all.push_str(&note.text),
-            Body::Summary(_) => {
+            SegmentBody::Note(note) => all.push_str(&note.text),
+            SegmentBody::Summary(_) => {
                 all.push_str(segment.compaction().map_or("", |made| made.summary.text()));
             }
             _ => {
                 for part in segment.shown().unwrap_or_default() {
-                    if let Part::Text { text } = part {
+                    if let ContentPart::Text { text } = part {
                         all.push_str(text);
                     }
                 }
@@ -82,7 +82,7 @@ fn newest(context: &Context) -> Vec<String> {
 }
 
 fn check(given: &Context, reduced: &Context) {
-    assert_eq!(reduced.fault(), None);
+    assert_eq!(reduced.find_inconsistency(), None);
     let all = shown(reduced);
     for block in newest(given) {
         assert!(all.contains(&block), "{block} is gone from\n{all}\n{}", crate::notation::show(reduced));
@@ -108,11 +108,11 @@ fn check_within(given: &Context, reduced: &Context, ceiling: Tokens) -> bool {
 /// The letters of all instructions that stand within the conversation.
 fn instruction_letters(context: &Context) -> usize {
     let texts = context.segments().iter().filter_map(|segment| match segment.body() {
-        Body::Instruction(event) => Some(event.event.fact.parts()),
+        SegmentBody::Instruction(event) => Some(event.event.fact.parts()),
         _ => None,
     });
     let letters = texts.flatten().map(|part| match part {
-        Part::Text { text } => text.len(),
+        ContentPart::Text { text } => text.len(),
         _ => 0,
     });
     letters.sum()
@@ -126,10 +126,10 @@ proptest! {
     #[test]
     fn no_reducer_takes_it(events in history(40), places in places(), target in 0..200u64) {
         let events = with_standing(&events, &places);
-        let whole = project(&Line::new(events), meter(), Names::Messages);
-        let budget = Budget::new(Tokens(1_000)).aim(Tokens(target)).cap(Tier::Summaries, Tokens(target));
+        let whole = project(&EventLine::new(events), meter(), EventNaming::Messages);
+        let budget = Budget::new(Tokens(1_000)).with_target(Tokens(target)).with_cap(Tier::Summaries, Tokens(target));
         for reducer in AnyReducer::all() {
-            let reduced = reducer.reduce(whole.clone(), &budget, State::default());
+            let reduced = reducer.reduce(whole.clone(), &budget, ReducerState::default());
             check(&whole, &reduced.context);
         }
     }
@@ -137,11 +137,11 @@ proptest! {
     #[test]
     fn what_fits_still_has_it(events in history(40), places in places(), ceiling in 150..600u64, target in 0..200u64) {
         let events = with_standing(&events, &places);
-        let whole = project(&Line::new(events), meter(), Names::Messages);
+        let whole = project(&EventLine::new(events), meter(), EventNaming::Messages);
         // Where instructions and tools leave no room, there is none.
         let ceiling = Tokens(ceiling) + whole.tier_tokens(Tier::Prefix);
-        let budget = Budget::new(ceiling).aim(Tokens(target));
-        if let Ok(fitted) = fit(whole.clone(), &budget, &default_pipeline(), State::default()) {
+        let budget = Budget::new(ceiling).with_target(Tokens(target));
+        if let Ok(fitted) = fit(whole.clone(), &budget, &default_pipeline(), ReducerState::default()) {
             check_within(&whole, &fitted.context, ceiling);
         }
     }
@@ -157,16 +157,16 @@ proptest! {
         events.retain(|event| !matches!(event.event.fact, Fact::Compacted(_) | Fact::CompactionReverted { .. }
             | Fact::CompactionRestored { .. }));
         for policy in Policy::builtin() {
-            let mut view = View::rehearsing(meter(), Names::Messages);
+            let mut view = ModelView::for_replay(meter(), EventNaming::Messages);
             for (at, event) in events.iter().enumerate() {
                 view.push(Arc::clone(event), meter().pieces(&event.event));
                 if !matches!(event.event.fact, Fact::UserSaid { .. } | Fact::ToolReturned { .. }) {
                     continue;
                 }
-                let whole = project(&Line::new(events[..=at].iter().cloned()), meter(), Names::Messages);
+                let whole = project(&EventLine::new(events[..=at].iter().cloned()), meter(), EventNaming::Messages);
                 let ceiling = Tokens(room) + view.context().tier_tokens(Tier::Prefix);
                 let budget = policy.budget(Budget::new(ceiling));
-                let moment = Moment { standby: Standby::BuiltIn, ..Moment::default() };
+                let moment = NextCall { standby: SummaryStatus::BuiltIn, ..NextCall::default() };
                 if view.prepare(policy, &budget, &moment).is_ok() {
                     if !check_within(&whole, view.context(), ceiling) {
                         // What was cut for want of room stays cut: it was decided, and may be in a cache.
@@ -185,14 +185,17 @@ fn a_record_of_it_reads_back_as_it_was_written() {
         &crate::notation::read("user: Go.\nassistant: 40 words of \"done\"\nuser: More.\n"),
         &[Some(0), None],
     );
-    let context = project(&Line::new(events), meter(), Names::Messages);
+    let context = project(&EventLine::new(events), meter(), EventNaming::Messages);
     let mut folded = context.clone();
     folded.start_recording();
     let mut folded = folded.fold("test", std::slice::from_ref(&(0..2)), |_| "[gone]".to_owned());
     let records = folded.recorded();
     let json = serde_json::to_string(&records).unwrap();
     assert!(json.contains("house_rules"), "{json}");
-    assert_eq!(serde_json::from_str::<Vec<epitome_core::context::Recorded>>(&json).unwrap(), records);
+    assert_eq!(serde_json::from_str::<Vec<epitome_core::context::RecordedChange>>(&json).unwrap(), records);
     assert_eq!(shown(&context.redo(&records)), shown(&folded));
-    assert_eq!(serde_json::from_str::<Standing>(r#"{"pieces":[]}"#).unwrap(), Standing::default());
+    assert_eq!(
+        serde_json::from_str::<StandingContext>(r#"{"pieces":[]}"#).unwrap(),
+        StandingContext::default()
+    );
 }

@@ -8,10 +8,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use epitome_core::{
     Fact, Seq,
-    context::Names,
-    event::Logged,
+    context::EventNaming,
+    event::LoggedEvent,
     seq_set::SeqSet,
-    summary::{Brief, Caps, compaction::standing, summarise},
+    summary::{SectionCaps, StructuredSummary, compaction::carried_summary, summarise},
     tokens::Tokens,
 };
 
@@ -68,18 +68,18 @@ fn cases() -> Vec<Case> {
 
 /// The summary of a session cut into spans, each with so much room for a trail, on top of the one before; no call is parted
 /// from its result.
-fn chained(events: &[Arc<Logged>], rooms: &[usize]) -> Brief {
+fn chained(events: &[Arc<LoggedEvent>], rooms: &[usize]) -> StructuredSummary {
     let length = events.len().div_ceil(rooms.len()).max(1);
-    let (mut brief, mut left) = (Brief::default(), events);
+    let (mut brief, mut left) = (StructuredSummary::default(), events);
     for room in rooms {
-        let is_result = |event: &Arc<Logged>| matches!(event.event.fact, Fact::ToolReturned { .. });
+        let is_result = |event: &Arc<LoggedEvent>| matches!(event.event.fact, Fact::ToolReturned { .. });
         let more = left.iter().skip(length).take_while(|event| is_result(event)).count();
         let (span, rest) = left.split_at((length + more).min(left.len()));
-        let caps = Caps { trail: *room, ..Caps::default() };
+        let caps = SectionCaps { trail: *room, ..SectionCaps::default() };
         // A client's own summary is what stands, whatever came before it.
         let own = span.iter().rposition(|event| matches!(event.event.fact, Fact::Compacted(_)));
         let (previous, span) = match own {
-            Some(at) => (standing(&span[at]).map(|(_, brief)| brief), &span[at + 1..]),
+            Some(at) => (carried_summary(&span[at]).map(|(_, brief)| brief), &span[at + 1..]),
             None => (Some(brief), span),
         };
         brief = summarise(span, previous.as_ref(), &caps);
@@ -102,7 +102,7 @@ fn what_stands_is_so_and_what_is_past_is_in_the_trail() {
         let last = Seq(events.len() as u64);
         for rooms in [&[WIDE][..], &[NARROW], &[WIDE; 4], &[NARROW; 4], &[WIDE, NARROW, NARROW, WIDE]] {
             let brief = chained(&events, rooms);
-            let text = brief.render(&SeqSet::run(Seq(1), last), Tokens::MAX, &meter(), Names::Messages);
+            let text = brief.render(&SeqSet::run(Seq(1), last), Tokens::MAX, &meter(), EventNaming::Messages);
             let state = text.split("\n## What Happened").next().unwrap_or_default();
             let is_told = *rooms.last().expect("there is one") == WIDE;
             let as_of = format!("State as of [{last}]; messages below are newer.\n");

@@ -3,18 +3,18 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use epitome_core::{
-    Fact, Part, Seq,
-    context::Names,
-    event::{Logged, Pin, ToolCall, ToolResult, Trigger},
-    meter::{Meter, Overhead},
-    project::{Line, project},
+    ContentPart, Fact, Seq,
+    context::EventNaming,
+    event::{CompactionTrigger, LoggedEvent, Pin, ToolCall, ToolResult},
+    meter::{Meter, TokenOverhead},
+    projection::{EventLine, project},
     seq_set::SeqSet,
     summary::{
-        Brief, Caps, Detail, Force, Item, Section,
-        compaction::{Drafting, Keep, Length},
+        ConstraintForce, ItemDetail, SectionCaps, StructuredSummary, SummaryItem, SummarySection,
+        compaction::{CompactionSettings, SummaryLength, VerbatimTail},
         summarise,
     },
-    tokens::{Estimate, TokenCounter, Tokens},
+    tokens::{EstimateCounter, TokenCounter, Tokens},
 };
 use proptest::{prelude::*, sample::Index};
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Sessions in which everything a summary looks for is said, each event with its own mark `x<seq>x`.
-fn session(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
+fn session(most: usize) -> impl Strategy<Value = Vec<Arc<LoggedEvent>>> {
     prop::collection::vec((0..SAYINGS.len(), 0..6u64), 1..most).prop_map(|steps| {
         let mut facts: Vec<Fact> = Vec::new();
         for (saying, number) in steps {
@@ -67,19 +67,22 @@ fn push(facts: &mut Vec<Fact>, saying: &str, number: u64) {
     let mark = format!("x{}x", facts.len() + 1);
     let words = words.replace('#', &mark).replace('%', &number.to_string());
     let said = |parts| Fact::AssistantSaid { answer: None, model: None, parts };
-    let mut exchange =
-        |name: &str, arguments: serde_json::Value, output: &str, error: bool, beside: Vec<Part>| {
-            let call = ToolCall::function("call_1", name, arguments.to_string());
-            facts.push(said(vec![Part::ToolCall(call)]));
-            let result =
-                ToolResult { call: "call_1".into(), name: None, parts: vec![Part::text(output)], error };
-            facts.push(Fact::ToolReturned { results: vec![result], parts: beside });
-        };
+    let mut exchange = |name: &str,
+                        arguments: serde_json::Value,
+                        output: &str,
+                        error: bool,
+                        beside: Vec<ContentPart>| {
+        let call = ToolCall::function("call_1", name, arguments.to_string());
+        facts.push(said(vec![ContentPart::ToolCall(call)]));
+        let result =
+            ToolResult { call: "call_1".into(), name: None, parts: vec![ContentPart::text(output)], error };
+        facts.push(Fact::ToolReturned { results: vec![result], parts: beside });
+    };
     let json = |name: &str, value: &str| serde_json::json!({ name: value });
     let failed = format!("error: cannot build {mark}");
     match kind {
-        "user" => facts.push(Fact::UserSaid { parts: vec![Part::text(words)] }),
-        "assistant" => facts.push(said(vec![Part::text(words)])),
+        "user" => facts.push(Fact::UserSaid { parts: vec![ContentPart::text(words)] }),
+        "assistant" => facts.push(said(vec![ContentPart::text(words)])),
         "bash" => exchange("bash", json("command", &words), "fine", false, vec![]),
         "fail" => exchange("bash", json("command", &words), &failed, true, vec![]),
         "read" => exchange("read_file", json("path", &words), "never say this", false, vec![]),
@@ -94,21 +97,21 @@ fn push(facts: &mut Vec<Fact>, saying: &str, number: u64) {
         }
         "pin" => facts.push(Fact::Pinned { pin: Pin::Text(words) }),
         "pin_event" => facts.push(Fact::Pinned { pin: Pin::Event(Seq(number)) }),
-        "beside" => exchange("bash", json("command", "true"), "fine", false, vec![Part::text(words)]),
+        "beside" => exchange("bash", json("command", "true"), "fine", false, vec![ContentPart::text(words)]),
         other => panic!("nobody is called `{other}`"),
     }
 }
 
 /// Summaries of a session cut into spans, each on top of the one before.
-fn chain(events: &[Arc<Logged>], spans: usize, caps: &Caps) -> Vec<Brief> {
-    let mut briefs: Vec<Brief> = Vec::new();
+fn chain(events: &[Arc<LoggedEvent>], spans: usize, caps: &SectionCaps) -> Vec<StructuredSummary> {
+    let mut briefs: Vec<StructuredSummary> = Vec::new();
     for span in events.chunks(events.len().div_ceil(spans).max(1)) {
         briefs.push(summarise(span, briefs.last(), caps));
     }
     briefs
 }
 
-const SMALL: Caps = Caps {
+const SMALL: SectionCaps = SectionCaps {
     session_intent: 2,
     files_modified: 3,
     files_read: 2,
@@ -122,7 +125,7 @@ const SMALL: Caps = Caps {
     standing: 120_000,
 };
 
-const LARGE: Caps = Caps {
+const LARGE: SectionCaps = SectionCaps {
     session_intent: usize::MAX,
     files_modified: usize::MAX,
     files_read: usize::MAX,
@@ -137,7 +140,7 @@ const LARGE: Caps = Caps {
 };
 
 /// Shown and folded items of a section.
-fn all(brief: &Brief, section: Section) -> u64 {
+fn all(brief: &StructuredSummary, section: SummarySection) -> u64 {
     let folded = brief.folded.iter().filter(|row| row.section == section).map(|row| row.count);
     brief.section(section).count() as u64 + folded.sum::<u64>()
 }
@@ -148,8 +151,8 @@ fn marks(text: &str) -> Vec<u64> {
 }
 
 fn meters() -> [Meter; 2] {
-    let meter = |counter: Arc<dyn TokenCounter>| Meter::new(counter, Overhead::default());
-    [meter(Arc::new(Words)), meter(Arc::new(Estimate))]
+    let meter = |counter: Arc<dyn TokenCounter>| Meter::new(counter, TokenOverhead::default());
+    [meter(Arc::new(Words)), meter(Arc::new(EstimateCounter))]
 }
 
 proptest! {
@@ -158,9 +161,9 @@ proptest! {
     #[test]
     fn a_summary_is_the_same_every_time(events in session(60)) {
         prop_assert_eq!(chain(&events, 3, &SMALL), chain(&events, 3, &SMALL));
-        let brief = summarise(&events, None, &Caps::default());
+        let brief = summarise(&events, None, &SectionCaps::default());
         let json = serde_json::to_string(&brief).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Brief>(&json).unwrap(), brief);
+        prop_assert_eq!(serde_json::from_str::<StructuredSummary>(&json).unwrap(), brief);
     }
 
     #[test]
@@ -182,7 +185,7 @@ proptest! {
 
     #[test]
     fn what_must_be_kept_is_kept_through_five_compactions(events in session(80)) {
-        let briefs = chain(&events, 5, &Caps::default());
+        let briefs = chain(&events, 5, &SectionCaps::default());
         for pair in briefs.windows(2) {
             for item in pair[0].items.iter().filter(|item| item.section.must_keep()) {
                 // A sentence may be told together with its neighbour from then on.
@@ -197,12 +200,12 @@ proptest! {
     #[test]
     fn what_is_shown_and_what_is_folded_add_up(events in session(80)) {
         let (small, large) = (summarise(&events, None, &SMALL), summarise(&events, None, &LARGE));
-        for section in Section::ALL {
+        for section in SummarySection::ALL {
             prop_assert_eq!(all(&small, section), all(&large, section), "{:?}", section);
             prop_assert!(small.section(section).count() <= SMALL.of(section));
         }
         for pair in chain(&events, 4, &SMALL).windows(2) {
-            for section in Section::ALL.into_iter().filter(|section| section.must_keep()) {
+            for section in SummarySection::ALL.into_iter().filter(|section| section.must_keep()) {
                 prop_assert!(all(&pair[0], section) <= all(&pair[1], section));
             }
         }
@@ -224,7 +227,7 @@ proptest! {
             prop_assert!(row.sources.last() < Some(fork));
         }
         for meter in meters() {
-            let text = before.render(&SeqSet::default(), Tokens::MAX, &meter, Names::Messages);
+            let text = before.render(&SeqSet::default(), Tokens::MAX, &meter, EventNaming::Messages);
             prop_assert!(marks(&text).iter().all(|seq| *seq < fork.0));
         }
         // A summary of what lies before the fork alone knows at least what is left.
@@ -236,17 +239,17 @@ proptest! {
     fn a_rendered_summary_keeps_to_its_limit_and_counts_what_it_leaves_out(
         events in session(80), limit in 0..2_000u64,
     ) {
-        let brief = chain(&events, 2, &Caps::default()).pop().unwrap();
+        let brief = chain(&events, 2, &SectionCaps::default()).pop().unwrap();
         let covered = SeqSet::run(Seq(1), Seq(events.len() as u64));
         for meter in meters() {
-            let text = brief.render(&covered, Tokens(limit), &meter, Names::Messages);
-            let least = meter.text(&brief.render(&covered, Tokens(0), &meter, Names::Messages));
+            let text = brief.render(&covered, Tokens(limit), &meter, EventNaming::Messages);
+            let least = meter.text(&brief.render(&covered, Tokens(0), &meter, EventNaming::Messages));
             prop_assert!(meter.text(&text) <= Tokens(limit).max(least), "{} > {limit}", meter.text(&text));
-            prop_assert_eq!(&brief.render(&covered, Tokens(limit), &meter, Names::Messages), &text);
+            prop_assert_eq!(&brief.render(&covered, Tokens(limit), &meter, EventNaming::Messages), &text);
             let first_line = text.lines().next().unwrap();
-            prop_assert_eq!(Names::Messages.handles_in(first_line), covered.clone());
+            prop_assert_eq!(EventNaming::Messages.handles_in(first_line), covered.clone());
             let mut sections = text.split("## ").skip(1).peekable();
-            for section in Section::ALL {
+            for section in SummarySection::ALL {
                 // A section that says nothing is not written.
                 let own = |body: &&str| body.starts_with(&format!("{}\n", section.title()));
                 let body = sections.next_if(own).unwrap_or_default();
@@ -259,9 +262,9 @@ proptest! {
                 let shown = (lines.len() - counted.len()) as u64;
                 prop_assert_eq!(shown + counted.iter().sum::<u64>(), all(&brief, section), "{}", text);
                 let always = match section {
-                    Section::Pins | Section::CurrentTask => brief.section(section).count(),
-                    Section::Constraints => {
-                        let rule = |item: &&Item| item.detail == Some(Detail::Wish(Force::Rule));
+                    SummarySection::Pins | SummarySection::CurrentTask => brief.section(section).count(),
+                    SummarySection::Constraints => {
+                        let rule = |item: &&SummaryItem| item.detail == Some(ItemDetail::Wish(ConstraintForce::Rule));
                         brief.section(section).filter(rule).count()
                     }
                     _ if section.must_keep() => brief.section(section).count().min(1),
@@ -276,18 +279,18 @@ proptest! {
     /// Any history at all, also such as no sane agent produces.
     #[test]
     fn any_history_can_be_summarised_and_drafted(events in history(60), turns in 0..6u64) {
-        let brief = summarise(&events, None, &Caps::default());
+        let brief = summarise(&events, None, &SectionCaps::default());
         prop_assert!(brief.items.iter().all(|item| !item.sources.is_empty()));
         let [meter, _] = meters().map(Arc::new);
-        let line = Line::new(events.iter().cloned());
-        let drafting = Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(400)), caps: SMALL, most: None, limit: None, unanswered: None };
-        let Ok(draft) = drafting.draft(None, &project(&line, Arc::clone(&meter), Names::Messages), &line, Trigger::Threshold) else { return Ok(()) };
-        let before = project(&line, Arc::clone(&meter), Names::Messages);
+        let line = EventLine::new(events.iter().cloned());
+        let drafting = CompactionSettings { keep: VerbatimTail::Turns(turns), length: SummaryLength::Fixed(Tokens(400)), caps: SMALL, most: None, limit: None, unanswered: None };
+        let Ok(draft) = drafting.draft(None, &project(&line, Arc::clone(&meter), EventNaming::Messages), &line, CompactionTrigger::Threshold) else { return Ok(()) };
+        let before = project(&line, Arc::clone(&meter), EventNaming::Messages);
         prop_assert_eq!(draft.tokens_before, Some(before.tokens()));
         prop_assert!(draft.tokens_after < draft.tokens_before);
         // No call is parted from its result: what the new context shows has no stray that was none before.
-        let strays = |line: &Line| -> BTreeSet<u64> {
-            let context = project(line, Arc::clone(&meter), Names::Messages);
+        let strays = |line: &EventLine| -> BTreeSet<u64> {
+            let context = project(line, Arc::clone(&meter), EventNaming::Messages);
             let strays = context.elided().iter().filter(|elision| matches!(&*elision.by, "stray" | "late"));
             strays.flat_map(|elision| elision.events.runs().to_vec()).flat_map(|run| run.first.0..=run.last.0).collect()
         };
@@ -297,14 +300,14 @@ proptest! {
         compacted.push_uncounted(logged(head, Fact::Compacted(draft.clone())));
         let new = strays(&compacted);
         prop_assert!(new.is_subset(&old), "{:?} are parted by {:?}", new, draft.first_kept);
-        prop_assert_eq!(Some(project(&compacted, meter, Names::Messages).tokens()), draft.tokens_after);
+        prop_assert_eq!(Some(project(&compacted, meter, EventNaming::Messages).tokens()), draft.tokens_after);
     }
 }
 
 /// Ever longer, ever new: the summary stops growing.
 #[test]
 fn a_summary_is_bounded_however_long_the_session() {
-    let span = |from: u64| -> Vec<Arc<Logged>> {
+    let span = |from: u64| -> Vec<Arc<LoggedEvent>> {
         let mut facts = Vec::new();
         for (number, saying) in (0..).zip(SAYINGS.iter().cycle().take(240)) {
             push(&mut facts, saying, from + number);
@@ -317,15 +320,15 @@ fn a_summary_is_bounded_however_long_the_session() {
     for _ in 0..40 {
         let events = span(from);
         from += events.len() as u64;
-        brief = Some(summarise(&events, brief.as_ref(), &Caps::default()));
+        brief = Some(summarise(&events, brief.as_ref(), &SectionCaps::default()));
         sizes.push(serde_json::to_string(&brief).unwrap().len());
     }
     let brief = brief.unwrap();
-    for section in Section::ALL {
-        assert!(brief.section(section).count() <= Caps::default().of(section), "{section:?}");
+    for section in SummarySection::ALL {
+        assert!(brief.section(section).count() <= SectionCaps::default().of(section), "{section:?}");
     }
     let (early, late) = (sizes[9], sizes[39]);
     assert!(late < early + early / 5, "it grew from {early} to {late} bytes: {sizes:?}");
     assert!(brief.items.iter().all(|item| item.sources.runs().len() <= 12));
-    assert!(brief.folded.len() <= Section::ALL.len());
+    assert!(brief.folded.len() <= SummarySection::ALL.len());
 }

@@ -4,21 +4,21 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use epitome_core::{
-    Fact, Part, Seq,
+    ContentPart, Fact, Seq,
     budget::Budget,
-    context::Names,
-    event::{Compaction, Logged, Summary, ToolCall, ToolResult, Trigger},
-    meter::{Meter, Overhead},
+    context::EventNaming,
+    event::{Compaction, CompactionTrigger, LoggedEvent, Summary, ToolCall, ToolResult},
+    meter::{Meter, TokenOverhead},
+    model_view::NextCall,
     policy::Policy,
-    project::{Line, project},
+    projection::{EventLine, project},
     seq_set::SeqSet,
     summary::{
-        Brief, Caps, Trail, TrailEntry, TrailKind,
-        compaction::{Drafting, Keep, Length},
+        SectionCaps, StructuredSummary, Trail, TrailEntry, TrailKind,
+        compaction::{CompactionSettings, SummaryLength, VerbatimTail},
         summarise,
     },
-    tokens::{Estimate, Tokens},
-    view::Moment,
+    tokens::{EstimateCounter, Tokens},
 };
 use proptest::{prelude::*, sample::Index};
 
@@ -29,18 +29,18 @@ use crate::{
 };
 
 /// Requests, and tools that are called at once and answer in any order, with names among what they say.
-fn session(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
+fn session(most: usize) -> impl Strategy<Value = Vec<Arc<LoggedEvent>>> {
     let words = || "([a-z]{1,4}_[a-c]|src/[a-c].rs|v1.2.[0-9]|[a-z]{2}[A-C][a-z]|[ \\\\\"\n.é]|word){0,12}";
     let step = prop_oneof![
-        words().prop_map(|words| vec![Fact::UserSaid { parts: vec![Part::text(words)] }]),
+        words().prop_map(|words| vec![Fact::UserSaid { parts: vec![ContentPart::text(words)] }]),
         (words(), words(), words(), any::<bool>()).prop_map(|(command, one, other, swapped)| {
             let arguments = serde_json::json!({ "command": command }).to_string();
-            let call = |id| Part::ToolCall(ToolCall::function(id, "bash", arguments.clone()));
+            let call = |id| ContentPart::ToolCall(ToolCall::function(id, "bash", arguments.clone()));
             let result = |id: &str, text: &str| Fact::ToolReturned {
                 results: vec![ToolResult {
                     call: id.into(),
                     name: None,
-                    parts: vec![Part::text(text)],
+                    parts: vec![ContentPart::text(text)],
                     error: false,
                 }],
                 parts: vec![],
@@ -59,12 +59,12 @@ fn session(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
 
 /// The summary of a session cut into spans, each on top of the one before. As in every compaction, no call is parted from
 /// its results.
-fn chained(events: &[Arc<Logged>], spans: usize, caps: &Caps) -> Brief {
+fn chained(events: &[Arc<LoggedEvent>], spans: usize, caps: &SectionCaps) -> StructuredSummary {
     let length = events.len().div_ceil(spans).max(1);
-    let mut brief = Brief::default();
+    let mut brief = StructuredSummary::default();
     let mut left = events;
     while !left.is_empty() {
-        let is_result = |event: &Arc<Logged>| matches!(event.event.fact, Fact::ToolReturned { .. });
+        let is_result = |event: &Arc<LoggedEvent>| matches!(event.event.fact, Fact::ToolReturned { .. });
         let more = left.iter().skip(length).take_while(|event| is_result(event)).count();
         let (span, rest) = left.split_at((length + more).min(left.len()));
         brief = summarise(span, Some(&brief), caps);
@@ -73,16 +73,16 @@ fn chained(events: &[Arc<Logged>], spans: usize, caps: &Caps) -> Brief {
     brief
 }
 
-fn caps(trail: usize, index: usize) -> Caps {
-    Caps { trail, index, ..Caps::default() }
+fn caps(trail: usize, index: usize) -> SectionCaps {
+    SectionCaps { trail, index, ..SectionCaps::default() }
 }
 
 fn words() -> Arc<Meter> {
-    Arc::new(Meter::new(Arc::new(Words), Overhead::default()))
+    Arc::new(Meter::new(Arc::new(Words), TokenOverhead::default()))
 }
 
 /// All that stands in a result, and in the calls of its answer, which in these sessions are those before it.
-fn stood(events: &[Arc<Logged>]) -> BTreeMap<Seq, String> {
+fn stood(events: &[Arc<LoggedEvent>]) -> BTreeMap<Seq, String> {
     let mut asked = String::new();
     let mut stood = BTreeMap::new();
     for event in events {
@@ -93,7 +93,7 @@ fn stood(events: &[Arc<Logged>]) -> BTreeMap<Seq, String> {
             }
             Fact::ToolReturned { results, .. } => {
                 let texts = results.iter().flat_map(|result| &result.parts).filter_map(|part| match part {
-                    Part::Text { text } => Some(text.as_str()),
+                    ContentPart::Text { text } => Some(text.as_str()),
                     _ => None,
                 });
                 stood.insert(event.id.seq, texts.collect::<String>() + &asked);
@@ -152,15 +152,15 @@ proptest! {
     ) {
         let caps = caps(cap, cap);
         let brief = chained(&events, spans, &caps);
-        let meter = Meter::new(Arc::new(Estimate), Overhead::default());
+        let meter = Meter::new(Arc::new(EstimateCounter), TokenOverhead::default());
         let covered = SeqSet::run(Seq(1), Seq(events.len() as u64));
-        let told = brief.render(&covered, Tokens(0), &meter, Names::Messages);
-        let without = Brief { trail: Trail::default(), index: vec![], ..brief.clone() };
-        let sections = without.render(&covered, Tokens(0), &meter, Names::Messages).len();
+        let told = brief.render(&covered, Tokens(0), &meter, EventNaming::Messages);
+        let without = StructuredSummary { trail: Trail::default(), index: vec![], ..brief.clone() };
+        let sections = without.render(&covered, Tokens(0), &meter, EventNaming::Messages).len();
         // Two headings with a line under each, and whatever must be told of the newest requests however little room there is.
         let most = cap.saturating_mul(2).saturating_add(sections + 320 + NEWEST);
         prop_assert!(told.len() <= most, "{} of {most}, within {cap}: {told}", told.len());
-        let drafting = Drafting { caps, ..Drafting::default() };
+        let drafting = CompactionSettings { caps, ..CompactionSettings::default() };
         prop_assert!(drafting.expected(Tokens::MAX) > Tokens(0));
         prop_assert_eq!(caps.within(Tokens(0)).index, 0);
     }
@@ -174,17 +174,17 @@ proptest! {
     fn a_draft_is_no_larger_than_was_asked_if_any_could_be(
         events in history(30), most in 0..300u64, keep in 0..300u64, important in any::<bool>(),
     ) {
-        let line = Line::new(events.iter().cloned());
-        let context = project(&line, words(), Names::Messages);
-        let length = Length::Fixed(Tokens(60));
-        let keep = if important { Keep::Important(Tokens(keep)) } else { Keep::Tokens(Tokens(keep)) };
-        let drafting = Drafting { keep, length, caps: caps(200, 100), most: Some(Tokens(most)), limit: None, unanswered: None };
-        let after = |drafting: Drafting| {
-            drafting.draft(None, &context, &line, Trigger::Threshold).ok().and_then(|draft| draft.tokens_after)
+        let line = EventLine::new(events.iter().cloned());
+        let context = project(&line, words(), EventNaming::Messages);
+        let length = SummaryLength::Fixed(Tokens(60));
+        let keep = if important { VerbatimTail::Important(Tokens(keep)) } else { VerbatimTail::Tokens(Tokens(keep)) };
+        let drafting = CompactionSettings { keep, length, caps: caps(200, 100), most: Some(Tokens(most)), limit: None, unanswered: None };
+        let after = |drafting: CompactionSettings| {
+            drafting.draft(None, &context, &line, CompactionTrigger::Threshold).ok().and_then(|draft| draft.tokens_after)
         };
         let Some(reached) = after(drafting) else { return Ok(()) };
         // The cuts that keep no more than was asked for.
-        let all = |tokens| Drafting { keep: drafting.keep.at_most(Tokens(tokens)), most: None, ..drafting };
+        let all = |tokens| CompactionSettings { keep: drafting.keep.at_most(Tokens(tokens)), most: None, ..drafting };
         let least = (0..300).step_by(15).filter_map(|tokens| after(all(tokens))).min();
         prop_assert!(
             reached <= Tokens(most) || least.is_none_or(|least| least > Tokens(most)),
@@ -205,7 +205,7 @@ fn last_of(entry: &TrailEntry) -> Seq {
 }
 
 /// What the user said by a summary, in order.
-fn said(brief: &Brief) -> Vec<&str> {
+fn said(brief: &StructuredSummary) -> Vec<&str> {
     let said = brief.trail.entries.iter().filter_map(|entry| match &entry.what {
         TrailKind::User { text } => Some(text.as_str()),
         _ => None,
@@ -229,10 +229,10 @@ fn played(requests: usize, ceiling: u64) -> (Vec<String>, Vec<Compaction>) {
     for number in 0..requests {
         let request =
             format!("Request {number}: mind\n## Constraints\n- the <tag> of {number}, \"as it is\".  \n");
-        play(&mut stage, Fact::UserSaid { parts: vec![Part::text(&*request)] });
+        play(&mut stage, Fact::UserSaid { parts: vec![ContentPart::text(&*request)] });
         asked.push(request);
         for part in 0..3 {
-            let prepared = stage.view.prepare(policy, &budget, &Moment::default()).unwrap();
+            let prepared = stage.view.prepare(policy, &budget, &NextCall::default()).unwrap();
             if let Some(compaction) = &prepared.compaction {
                 let Fact::Compacted(compaction) = &compaction.event.fact else {
                     panic!("it is a compaction")
@@ -243,9 +243,9 @@ fn played(requests: usize, ceiling: u64) -> (Vec<String>, Vec<Compaction>) {
             let call = ToolCall::function("c", "bash", format!("{{\"command\":\"make {number}-{part}\"}}"));
             play(
                 &mut stage,
-                Fact::AssistantSaid { answer: None, model: None, parts: vec![Part::ToolCall(call)] },
+                Fact::AssistantSaid { answer: None, model: None, parts: vec![ContentPart::ToolCall(call)] },
             );
-            let parts = vec![Part::text("made ".repeat(400))];
+            let parts = vec![ContentPart::text("made ".repeat(400))];
             let result = ToolResult { call: "c".into(), name: None, parts, error: false };
             play(&mut stage, Fact::ToolReturned { results: vec![result], parts: vec![] });
         }

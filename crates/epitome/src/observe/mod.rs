@@ -5,38 +5,38 @@
 //! decisions persist, and each call costs only the new events and the request that would be sent. A thread
 //! that has not been observed for a while is dropped, and read from the log again when it is needed.
 
-pub(crate) mod kept;
-mod watch;
+pub(crate) mod lru;
+mod watched_thread;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use epitome_core::{
     Seq, ThreadId, Tokens,
-    event::Time,
+    event::Timestamp,
     id::ModelName,
     policy::Policy,
     profile::{Money, Profiles},
 };
-use epitome_store::{Sqlite, StoreError};
+use epitome_store::{SqliteStore, StoreError};
 use epitome_wire::Format;
 use serde::{Deserialize, Serialize};
 
-use self::{kept::Kept, watch::Watch};
+use self::{lru::ThreadLru, watched_thread::WatchedThread};
 use crate::{
     compact::CompactError,
-    session::reading::{Counted, PAGE, read_page},
+    session::thread_reading::{EVENTS_PER_PAGE, MeteredEvent, read_page},
 };
 
 /// Total size of the observed threads in memory: with the overhead of JSON and text, some hundred megabytes.
-const WATCHED: Tokens = Tokens(8_000_000);
+const MAX_WATCHED_TOKENS: Tokens = Tokens(8_000_000);
 
 /// Computes for recorded threads what a policy would have sent. It is shared by all calls of a process, and
 /// blocks on the store.
 #[derive(Debug)]
-pub struct Observer {
+pub struct PolicyObserver {
     policy: Policy,
     profiles: Arc<Profiles>,
-    watched: Mutex<Kept<Watch>>,
+    watched: Mutex<ThreadLru<WatchedThread>>,
 }
 
 /// Result of a policy for one call.
@@ -44,7 +44,7 @@ pub struct Observer {
 /// The cost is for input alone, since the answer is the same, and assumes for both requests a prompt cache
 /// that holds all it may, so that the difference between them is due to the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
+pub struct PolicyObservation {
     /// Size of the whole history, as it was sent.
     pub full: Tokens,
     /// Size of the policy's request.
@@ -76,10 +76,10 @@ pub enum ObserveError {
     Request(#[source] CompactError),
 }
 
-impl Observer {
+impl PolicyObserver {
     /// Observes under `policy`, with the models of `profiles`.
     pub fn new(policy: Policy, profiles: Arc<Profiles>) -> Self {
-        Self { policy, profiles, watched: Mutex::new(Kept::new(WATCHED)) }
+        Self { policy, profiles, watched: Mutex::new(ThreadLru::new(MAX_WATCHED_TOKENS)) }
     }
 
     /// Computes what the policy would have sent for the call whose last event is `head`, made at `at` to
@@ -89,13 +89,13 @@ impl Observer {
     /// order: an earlier one means reading the thread again.
     pub fn call(
         &self,
-        store: &Sqlite,
+        store: &SqliteStore,
         thread: ThreadId,
         head: Seq,
         model: Option<&ModelName>,
         format: Format,
-        at: Time,
-    ) -> Result<Observed, ObserveError> {
+        at: Timestamp,
+    ) -> Result<PolicyObservation, ObserveError> {
         let mut watch = self.watch(store, thread, head, model, format)?;
         let observed = watch.call(at).map_err(ObserveError::Request)?;
         let weight = watch.weight();
@@ -106,12 +106,12 @@ impl Observer {
     /// The thread as it stands at `head`: from memory with the new events, or else read again as a whole.
     fn watch(
         &self,
-        store: &Sqlite,
+        store: &SqliteStore,
         thread: ThreadId,
         head: Seq,
         model: Option<&ModelName>,
         format: Format,
-    ) -> Result<Watch, StoreError> {
+    ) -> Result<WatchedThread, StoreError> {
         // It is taken out and put back later, so that work on one thread does not block the others.
         let watched = self.watched().take(thread);
         if let Some(mut watch) = watched.filter(|watch| watch.asks(model, format) && watch.head() <= head) {
@@ -120,13 +120,13 @@ impl Observer {
             }
             return Ok(watch);
         }
-        let mut watch = Watch::new(thread, model, format, &self.policy, &self.profiles);
+        let mut watch = WatchedThread::new(thread, model, format, &self.policy, &self.profiles);
         let events = read(store, thread, Seq::START.next(), head, &watch)?;
         watch.play(events);
         Ok(watch)
     }
 
-    fn watched(&self) -> std::sync::MutexGuard<'_, Kept<Watch>> {
+    fn watched(&self) -> std::sync::MutexGuard<'_, ThreadLru<WatchedThread>> {
         // The lock is never held during work, so a poisoned lock is usable.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,16 +134,16 @@ impl Observer {
 
 /// Events of a thread between two places, both included.
 fn read(
-    store: &Sqlite,
+    store: &SqliteStore,
     thread: ThreadId,
     mut from: Seq,
     through: Seq,
-    watch: &Watch,
-) -> Result<Vec<Counted>, StoreError> {
+    watch: &WatchedThread,
+) -> Result<Vec<MeteredEvent>, StoreError> {
     let mut events = Vec::new();
     while from <= through {
         let page = read_page(store, thread, from, watch.meter())?;
-        let full = page.len() == PAGE;
+        let full = page.len() == EVENTS_PER_PAGE;
         let Some((last, _)) = page.last() else { break };
         from = last.id.seq.next();
         events.extend(page.into_iter().filter(|(event, _)| event.id.seq <= through));

@@ -1,12 +1,12 @@
 use epitome_core::{Event, SessionId};
-use epitome_store::{EventLog, NewThread, Options, Start, records::NewSession};
+use epitome_store::{EventLog, NewThread, SqliteOptions, ThreadStart, records::NewSession};
 use serde_json::json;
 
 use super::*;
 
 /// A thread in a store of its own, written call by call.
 struct Bench {
-    store: Sqlite,
+    store: SqliteStore,
     thread: ThreadId,
     head: Seq,
     now: i64,
@@ -29,16 +29,17 @@ const SMALL: &str = "
 
 impl Bench {
     fn new() -> Self {
-        let store = Sqlite::temporary(Options::default()).unwrap();
+        let store = SqliteStore::temporary(SqliteOptions::default()).unwrap();
         let (session, thread) = (SessionId::derived(&["observed"]), ThreadId::derived(&["observed"]));
-        store.create_session(&NewSession::titled(session, "observed")).unwrap();
-        let opened = NewThread { id: thread, session, name: "main".into(), key: None, start: Start::Root };
+        store.create_session(&NewSession::with_title(session, "observed")).unwrap();
+        let opened =
+            NewThread { id: thread, session, name: "main".into(), key: None, start: ThreadStart::Root };
         store.open(&opened).unwrap();
         Self { store, thread, head: Seq::START, now: 1_000_000 }
     }
 
     fn append(&mut self, events: Vec<Event>) -> Seq {
-        let at = Some(Time(self.now));
+        let at = Some(Timestamp(self.now));
         let events = events.into_iter().map(|event| Event { time: at, ..event }).collect();
         self.head = self.store.append(self.thread, self.head, events).unwrap().seq;
         self.now += 1_000;
@@ -68,17 +69,17 @@ impl Bench {
         self.append(events.into_iter().skip(1).collect())
     }
 
-    fn observe(&self, observer: &Observer, head: Seq) -> Observed {
+    fn observe(&self, observer: &PolicyObserver, head: Seq) -> PolicyObservation {
         let small = ModelName("small".to_owned());
-        let at = Time(self.now);
+        let at = Timestamp(self.now);
         observer.call(&self.store, self.thread, head, Some(&small), Format::OpenaiChat, at).unwrap()
     }
 }
 
-fn observer() -> Observer {
+fn observer() -> PolicyObserver {
     let mut profiles = Profiles::builtin();
     profiles.with_overrides(SMALL).unwrap();
-    Observer::new(Policy::named("epitome").unwrap().clone(), Arc::new(profiles))
+    PolicyObserver::new(Policy::named("epitome").unwrap().clone(), Arc::new(profiles))
 }
 
 #[test]
@@ -95,14 +96,14 @@ fn as_long_as_nothing_is_decided_the_policy_sends_the_whole() {
     }
     assert!(second.full > first.full);
     let json = serde_json::to_string(&second).unwrap();
-    assert_eq!(serde_json::from_str::<Observed>(&json).unwrap(), second);
+    assert_eq!(serde_json::from_str::<PolicyObservation>(&json).unwrap(), second);
 }
 
 #[test]
 fn a_thread_that_grows_too_long_would_have_been_made_smaller() {
     let (mut bench, observer) = (Bench::new(), observer());
     let mut head = bench.ask("Mend the uploader.");
-    let (mut resets, mut last) = (0, Observed::default());
+    let (mut resets, mut last) = (0, PolicyObservation::default());
     for number in 0..30 {
         last = bench.observe(&observer, head);
         assert!(last.sent <= Tokens(11_000) && last.refused.is_none(), "{last:?}");
@@ -147,7 +148,7 @@ fn a_model_nobody_knows_has_no_limit_and_no_price() {
     bench.ask("Mend the uploader.");
     let head = (0..30).map(|number| bench.turn(number)).last().unwrap();
     for model in [None, Some(ModelName("somebody's model".to_owned()))] {
-        let (store, thread, at) = (&bench.store, bench.thread, Time(bench.now));
+        let (store, thread, at) = (&bench.store, bench.thread, Timestamp(bench.now));
         let seen = observer.call(store, thread, head, model.as_ref(), Format::OpenaiChat, at).unwrap();
         assert_eq!((seen.sent, seen.cost, seen.cost_full), (seen.full, None, None));
     }
@@ -169,6 +170,6 @@ fn what_no_policy_could_send_is_refused_in_words() {
 fn a_thread_that_is_not_there_is_an_error_or_nothing() {
     let (bench, observer) = (Bench::new(), observer());
     let nowhere = ThreadId::derived(&["nowhere"]);
-    let seen = observer.call(&bench.store, nowhere, Seq(5), None, Format::Anthropic, Time(0));
+    let seen = observer.call(&bench.store, nowhere, Seq(5), None, Format::Anthropic, Timestamp(0));
     assert!(seen.is_err() || seen.is_ok_and(|seen| seen.full < Tokens(100)));
 }

@@ -3,13 +3,13 @@
 //!
 //! No byte of the traffic is changed here. All of it blocks on the store: callers in async code give it a thread.
 
-mod ending;
-mod finishing;
-mod known;
-mod own_compaction;
-pub(crate) mod place;
-mod spawned;
-mod unwritten;
+mod client_compaction;
+mod deferred_commit;
+mod exchange_record;
+mod finish;
+pub(crate) mod placement;
+mod recorder_cache;
+mod subagent_parent;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,54 +18,56 @@ use std::{
 };
 
 use bytes::Bytes;
-use epitome_core::{Digest, Event, Noted, Seq, SessionId, ThreadId, event::Time, id::ModelName};
+use epitome_core::{
+    AnnotatedEvent, Digest, Event, Seq, SessionId, ThreadId, event::Timestamp, id::ModelName,
+};
 use epitome_store::{
-    Head, Sqlite, Start, StoreError,
-    records::{Commit, Opens, Record},
+    SqliteStore, StoreError, ThreadHead, ThreadStart,
+    records::{CommitRecord, ThreadCommit, ThreadOpening},
 };
 use epitome_wire::{
     Format, WireError,
-    caller::{Caller, Client, Purpose},
-    seen::{Memo, Seen},
+    caller::{Caller, ClientProgram, RequestPurpose},
+    incoming::{IncomingRequest, MessageMemo},
 };
 
 use crate::{
-    compose::{Live, Lives, RelayedThread, Told},
     import::title_of,
-    session::{SessionError, arriving::Writing},
+    rewrite::{CachedThread, RecallAnswerForm, RelayedThread, ThreadCache},
+    session::{SessionError, call_input::WriteTiming},
 };
 
-pub use self::finishing::{Finish, Unfinished};
+pub use self::finish::{FinishOutcome, UnfinishedRequest};
 use self::{
-    known::Known,
-    place::{Line, Place, Placing},
-    unwritten::{Mark, Unwritten},
+    deferred_commit::{DeferredCommit, RelationMark},
+    placement::{RequestPlace, RequestPlacer, ThreadKind},
+    recorder_cache::RecorderCache,
 };
 
 /// Number of messages remembered by their bytes: some hundred long sessions, a few megabytes.
-const REMEMBERED: usize = 65_536;
+const MEMO_MESSAGES: usize = 65_536;
 
 /// Largest number of items that a request may name instead of holding them.
-const NAMED: usize = 1_024;
+const MAX_NAMED_ITEMS: usize = 1_024;
 
 /// Number of letters a recall returns beside the results of other calls.
-const GIVEN_BACK: usize = 8_000;
+const MAX_RECALL_CHARS_BESIDE: usize = 8_000;
 
 /// Number of attempts at placing a request when other writers come first.
-pub(crate) const TRIES: usize = 8;
+pub(crate) const MAX_PLACE_ATTEMPTS: usize = 8;
 
 /// Records requests and answers.
 #[derive(Debug)]
-pub struct Recorder {
-    store: Arc<Sqlite>,
-    pub(crate) memo: Memo,
-    known: Arc<Known>,
+pub struct TrafficRecorder {
+    store: Arc<SqliteStore>,
+    pub(crate) memo: MessageMemo,
+    known: Arc<RecorderCache>,
     /// Cached state of threads whose requests are composed.
-    pub(crate) lives: Arc<Lives>,
+    pub(crate) lives: Arc<ThreadCache>,
 }
 
 /// An incoming request.
-pub struct Arrival<'a> {
+pub struct RequestArrival<'a> {
     /// Its owner. A principal's requests never continue another principal's sessions.
     pub principal: &'a str,
     /// The provider's format.
@@ -77,14 +79,14 @@ pub struct Arrival<'a> {
     /// Looks up a header by its lower-case name.
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
     /// Time at which it came.
-    pub at: Time,
+    pub at: Timestamp,
     /// Its purpose, if it is known from elsewhere than the request.
-    pub purpose: Option<Purpose>,
+    pub purpose: Option<RequestPurpose>,
 }
 
 /// A request that was recorded and waits for its answer.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct PendingRecord {
     /// Its session.
     pub session: SessionId,
     /// The thread it continues.
@@ -92,11 +94,11 @@ pub struct Ticket {
     /// The last event of the request.
     pub head: Seq,
     /// Way in which it was placed.
-    pub placed: Placed,
+    pub placed: PlacementKind,
     /// Program that sent it.
-    pub client: Client,
+    pub client: ClientProgram,
     /// Its purpose.
-    pub purpose: Purpose,
+    pub purpose: RequestPurpose,
     /// Model it asks.
     pub model: Option<ModelName>,
     /// Number of its call, if it was composed.
@@ -104,7 +106,7 @@ pub struct Ticket {
     /// Number of its call, if it was relayed as it came.
     pub relayed: Option<u64>,
     /// Cached state of the thread in which the call was made.
-    pub(crate) live: Option<Arc<Live>>,
+    pub(crate) live: Option<Arc<CachedThread>>,
     /// The first event that the client does not have though its provider does.
     pub(crate) unsent: Option<Seq>,
     /// True if its provider keeps the answer.
@@ -112,19 +114,19 @@ pub struct Ticket {
     /// Its owner.
     principal: String,
     pub(crate) format: Format,
-    at: Time,
+    at: Timestamp,
     bytes: u64,
     /// The normalised chain after the request.
     pub(crate) link: Digest,
     instructions: Digest,
     key: Option<String>,
-    line: Line,
+    line: ThreadKind,
     /// The request itself, if it is written with its answer.
-    unwritten: Option<Arc<Unwritten>>,
+    unwritten: Option<Arc<DeferredCommit>>,
     unwritten_bytes: usize,
 }
 
-impl Ticket {
+impl PendingRecord {
     /// Size of the part of the request that is still to be written.
     pub fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes
@@ -133,7 +135,7 @@ impl Ticket {
 
 /// Way in which a request was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Placed {
+pub enum PlacementKind {
     /// It begins a session.
     Began,
     /// It begins a thread of a session: a subagent, a title, a summary.
@@ -148,7 +150,7 @@ pub enum Placed {
     Forked,
 }
 
-impl Placed {
+impl PlacementKind {
     /// Name of the way.
     pub fn name(self) -> &'static str {
         match self {
@@ -164,11 +166,11 @@ impl Placed {
 
 /// The end of a request.
 #[derive(Debug)]
-pub struct End {
+pub struct EndedExchange {
     /// The answer as far as it came, and its usage.
     pub answer: Vec<Event>,
     /// Way it ended.
-    pub ending: Ending,
+    pub ending: ExchangeOutcome,
     /// The provider's status, if it gave one.
     pub status: Option<u16>,
     /// Number of bytes sent back.
@@ -178,16 +180,16 @@ pub struct End {
     /// Total time.
     pub took: Duration,
     /// Time at which it ended.
-    pub at: Time,
+    pub at: Timestamp,
     /// The request a policy would have sent, as JSON.
     pub observed: Option<String>,
     /// The client's form of the answer, if it differs.
-    pub told: Option<Told>,
+    pub told: Option<RecallAnswerForm>,
 }
 
 /// Way a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ending {
+pub enum ExchangeOutcome {
     /// The provider answered in full.
     Complete,
     /// The provider refused, in words or a status.
@@ -200,7 +202,7 @@ pub enum Ending {
     Unreached,
 }
 
-impl Ending {
+impl ExchangeOutcome {
     /// Name of the way.
     pub fn name(self) -> &'static str {
         match self {
@@ -229,73 +231,76 @@ pub enum RecordError {
 }
 
 /// Function that writes a request at its place; `None` if it is to be placed again.
-type Take<'t> = dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError> + 't;
+type PlacedRequestWriter<'t> =
+    dyn FnMut(&IncomingRequest<'_>, &Caller, RequestPlace) -> Result<Option<PendingRecord>, RecordError> + 't;
 
 /// Function that writes a request, and returns the thread's new end and the number of the call; `None` if it cannot.
-type Write<'w> = dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError> + 'w;
+type CommitWriter<'w> = dyn FnMut(ThreadCommit) -> Result<Option<(Seq, Option<u64>)>, RecordError> + 'w;
 
-impl Recorder {
+impl TrafficRecorder {
     /// Records into `store`.
-    pub fn new(store: Arc<Sqlite>) -> Self {
-        Self { store, memo: Memo::new(REMEMBERED), known: Arc::default(), lives: Arc::default() }
+    pub fn new(store: Arc<SqliteStore>) -> Self {
+        Self { store, memo: MessageMemo::new(MEMO_MESSAGES), known: Arc::default(), lives: Arc::default() }
     }
 
     /// The store.
-    pub fn store(&self) -> &Arc<Sqlite> {
+    pub fn store(&self) -> &Arc<SqliteStore> {
         &self.store
     }
 
     /// Records a request: finds the thread it continues, or makes one, and appends its new messages.
-    pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        self.arrive_by(arrival, &mut |seen, caller, place| {
-            self.relay(arrival, seen, caller, place, Writing::Now).map(Some)
+    pub fn record(&self, arrival: &RequestArrival<'_>) -> Result<PendingRecord, RecordError> {
+        self.record_with(arrival, &mut |seen, caller, place| {
+            self.relay(arrival, seen, caller, place, WriteTiming::Now).map(Some)
         })
     }
 
     /// The same, but the new messages are written when it is [finished](Self::finish), together with its answer,
-    /// unless they are [needed before](Self::write_down_before). Other requests to this recorder are placed as if
+    /// unless they are [needed before](Self::write_deferred_before). Other requests to this recorder are placed as if
     /// they were written.
-    pub fn expect(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        self.arrive_by(arrival, &mut |seen, caller, place| {
-            self.relay(arrival, seen, caller, place, Writing::MayWait).map(Some)
+    pub fn record_deferred(&self, arrival: &RequestArrival<'_>) -> Result<PendingRecord, RecordError> {
+        self.record_with(arrival, &mut |seen, caller, place| {
+            self.relay(arrival, seen, caller, place, WriteTiming::MayWait).map(Some)
         })
     }
 
     /// Notes that a principal's request went on without being recorded: it is unknown how much their provider's cache
     /// holds of it.
-    pub fn passed_unread(&self, principal: &str, at: Time) {
-        self.lives.clients.passed_unread(principal, at);
+    pub fn note_unread(&self, principal: &str, at: Timestamp) {
+        self.lives.clients.note_unread(principal, at);
     }
 
     /// Finds the place of a request and calls `take` with it; again, if another writer came first or `take` wants so.
-    pub(crate) fn arrive_by(
+    pub(crate) fn record_with(
         &self,
-        arrival: &Arrival<'_>,
-        take: &mut Take<'_>,
-    ) -> Result<Ticket, RecordError> {
-        let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
+        arrival: &RequestArrival<'_>,
+        take: &mut PlacedRequestWriter<'_>,
+    ) -> Result<PendingRecord, RecordError> {
+        let mut seen = IncomingRequest::read(arrival.format, arrival.body, &self.memo)?;
         let mut caller = Caller::of(arrival.header, &seen);
         caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
         // Requests of one session are placed one after another: a title and the first turn come together. So are
         // requests without an id that begin alike: each must see the result of the one before.
         let begins = seen.units().first().map(|unit| unit.digest.to_string());
         let session = caller.session.as_deref().or(begins.as_deref()).unwrap_or_default();
-        let _turn = self.known.turn_of(arrival.principal, session);
+        let _turn = self.known.lock_session(arrival.principal, session);
         self.write_down(&self.known.marks(arrival.principal, &caller, &seen))?;
         self.resolve(arrival.principal, &mut seen)?;
         let mut tries = 0;
         loop {
-            let place = Placing::new(self, arrival, &seen, &caller).place()?;
+            let place = RequestPlacer::new(self, arrival, &seen, &caller).place()?;
             // Unwritten requests are not found in the store, so they are written and the search repeated.
-            if tries < TRIES && self.write_down(&[self.known.mark_of(place.session)])? > 0 {
+            if tries < MAX_PLACE_ATTEMPTS && self.write_down(&[self.known.mark_of(place.session)])? > 0 {
                 tries += 1;
                 continue;
             }
             let opened = place.opens.is_some().then_some((place.thread, place.link));
             match take(&seen, &caller, place) {
-                Ok(None) if tries < TRIES => tries += 1,
+                Ok(None) if tries < MAX_PLACE_ATTEMPTS => tries += 1,
                 Ok(None) => return Err(RecordError::Busy),
-                Err(RecordError::Store(StoreError::Conflict { thread, .. })) if tries < TRIES => {
+                Err(RecordError::Store(StoreError::Conflict { thread, .. }))
+                    if tries < MAX_PLACE_ATTEMPTS =>
+                {
                     self.known.forget(thread);
                     tries += 1;
                     // The thread to be made exists already: this request was seen before, by this gateway or another.
@@ -313,36 +318,36 @@ impl Recorder {
     }
 
     /// Has requests written that came before a time and still wait for their answers. Does not wait for the store.
-    pub fn write_down_before(&self, time: Time) {
+    pub fn write_deferred_before(&self, time: Timestamp) {
         for unwritten in self.known.unwritten_before(time) {
-            let Ok(Some(leaving)) = unwritten.try_leave() else { continue };
+            let Ok(Some(leaving)) = unwritten.try_claim() else { continue };
             let known = Arc::clone(&self.known);
             self.store.commit_then(leaving.commit.clone(), move |written| match written {
-                Ok(_) => known.is_written(&unwritten),
+                Ok(_) => known.forget_deferred(&unwritten),
                 // Its answer will report the fault, or find another place.
-                Err(_) => leaving.stays(),
+                Err(_) => leaving.put_back(),
             });
         }
     }
 
     /// Writes the requests that have one of these marks, and returns their number.
-    fn write_down(&self, marks: &[Mark]) -> Result<usize, StoreError> {
+    fn write_down(&self, marks: &[RelationMark]) -> Result<usize, StoreError> {
         let unwritten = self.known.unwritten(marks);
         for unwritten in &unwritten {
             if !unwritten.write(&self.store)? {
                 self.lives.forget(unwritten.thread);
             }
-            self.known.is_written(unwritten);
+            self.known.forget_deferred(unwritten);
             self.known.forget(unwritten.thread);
         }
         Ok(unwritten.len())
     }
 
     /// Writes a request that was to be written with its answer. `false` if another writer has continued its thread.
-    pub(crate) fn write_now(&self, ticket: &Ticket) -> Result<bool, StoreError> {
+    pub(crate) fn write_now(&self, ticket: &PendingRecord) -> Result<bool, StoreError> {
         let Some(unwritten) = &ticket.unwritten else { return Ok(true) };
         let is_down = unwritten.write(&self.store)?;
-        self.known.is_written(unwritten);
+        self.known.forget_deferred(unwritten);
         if !is_down {
             self.lives.forget(ticket.thread);
         }
@@ -350,8 +355,8 @@ impl Recorder {
     }
 
     /// Fills in items that the request only names, as many as a client would.
-    pub(crate) fn resolve(&self, principal: &str, seen: &mut Seen<'_>) -> Result<(), StoreError> {
-        let named: BTreeSet<String> = seen.references().iter().take(NAMED).cloned().collect();
+    pub(crate) fn resolve(&self, principal: &str, seen: &mut IncomingRequest<'_>) -> Result<(), StoreError> {
+        let named: BTreeSet<String> = seen.references().iter().take(MAX_NAMED_ITEMS).cloned().collect();
         let mut known = BTreeMap::new();
         for id in named {
             if let Some(item) = self.store.item_of(principal, &id)? {
@@ -365,7 +370,7 @@ impl Recorder {
     }
 
     /// The place in a thread at which a request with this history ends.
-    fn seen_before(&self, thread: ThreadId, link: Digest) -> Result<Option<Place>, StoreError> {
+    fn seen_before(&self, thread: ThreadId, link: Digest) -> Result<Option<RequestPlace>, StoreError> {
         let thread = match self.store.thread(thread) {
             Ok(thread) => thread,
             // Its session is elsewhere, and so is the thread.
@@ -375,28 +380,28 @@ impl Recorder {
         let digests = self.store.digests(thread.id, Seq(1), usize::MAX >> 1)?;
         let Some((seq, ..)) = digests.iter().rfind(|(.., after)| *after == link) else { return Ok(None) };
         let is_end = thread.head.link.normal == link;
-        Ok(Some(Place {
+        Ok(Some(RequestPlace {
             session: thread.session,
             thread: thread.id,
             after: if is_end { thread.head.seq } else { *seq },
             link,
             new: Vec::new(),
             opens: None,
-            placed: if is_end { Placed::Retried } else { Placed::Forked },
-            line: Line::of(&thread),
+            placed: if is_end { PlacementKind::Retried } else { PlacementKind::Forked },
+            line: ThreadKind::of(&thread),
             key: thread.key,
         }))
     }
 
     /// Writes a request at its place.
-    pub(crate) fn take(
+    pub(crate) fn write_at_place(
         &self,
-        arrival: &Arrival<'_>,
-        seen: &Seen<'_>,
+        arrival: &RequestArrival<'_>,
+        seen: &IncomingRequest<'_>,
         caller: &Caller,
-        place: Place,
-    ) -> Result<Ticket, RecordError> {
-        let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
+        place: RequestPlace,
+    ) -> Result<PendingRecord, RecordError> {
+        let taken = self.write_at_place_with(arrival, seen, caller, place, &mut |commit| {
             // A request that is sent again is in the log already.
             if commit.events.is_empty() && commit.opens.is_none() {
                 return Ok(Some((commit.after, None)));
@@ -410,42 +415,45 @@ impl Recorder {
     /// its answer if that is allowed.
     pub(crate) fn relay(
         &self,
-        arrival: &Arrival<'_>,
-        seen: &Seen<'_>,
+        arrival: &RequestArrival<'_>,
+        seen: &IncomingRequest<'_>,
         caller: &Caller,
-        place: Place,
-        writing: Writing,
-    ) -> Result<Ticket, RecordError> {
-        self.lives.clients.relayed(arrival.principal, seen, arrival.at);
-        let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
+        place: RequestPlace,
+        writing: WriteTiming,
+    ) -> Result<PendingRecord, RecordError> {
+        self.lives.clients.note_relayed(arrival.principal, seen, arrival.at);
+        let is_fork =
+            matches!(&place.opens, Some(opens) if matches!(opens.thread.start, ThreadStart::Fork { .. }));
         if is_fork || (place.new.is_empty() && place.opens.is_none()) {
             // The shared part of a fork can be read once the fork exists. A request that is asked again is in the
             // log.
-            let mut ticket = self.take(arrival, seen, caller, place)?;
+            let mut ticket = self.write_at_place(arrival, seen, caller, place)?;
             ticket.relayed = self.relay_again(arrival, seen, ticket.thread)?;
             return Ok(ticket);
         }
         let thread = place.thread;
         let mut relayed = self.relayed_thread(thread, place.opens.as_ref())?;
         let (mut call, mut left) = (None, None);
-        let taken = self.take_by(arrival, seen, caller, place, &mut |mut commit| {
+        let taken = self.write_at_place_with(arrival, seen, caller, place, &mut |mut commit| {
             if let Some(relayed) = &mut relayed {
-                let told = audited(thread, relayed.tell(&self.store, arrival, seen, &commit))?;
+                let told = audited(thread, relayed.call_records(&self.store, arrival, seen, &commit))?;
                 let (number, records) = told.unzip();
                 call = number;
                 commit.records.extend(records.into_iter().flatten());
             }
             let head = Seq(commit.after.0 + commit.events.len() as u64);
             match writing {
-                Writing::Now => drop(self.store.commit(commit).map_err(|error| as_conflict(error, thread))?),
-                Writing::MayWait => left = Some(commit),
+                WriteTiming::Now => {
+                    drop(self.store.commit(commit).map_err(|error| as_conflict(error, thread))?)
+                }
+                WriteTiming::MayWait => left = Some(commit),
             }
             Ok(Some((head, None)))
         })?;
         let mut ticket = taken.ok_or(RecordError::Busy)?;
         ticket.relayed = call;
         if let Some(relayed) = relayed.filter(|_| call.is_some()) {
-            self.lives.relays(thread, relayed);
+            self.lives.note_relayed(thread, relayed);
         }
         if let Some(commit) = left {
             self.leave_unwritten(&mut ticket, commit, (arrival, caller, seen));
@@ -456,24 +464,24 @@ impl Recorder {
     /// Records a call for a request that is in the log and goes on once more, and returns the call's number.
     fn relay_again(
         &self,
-        arrival: &Arrival<'_>,
-        seen: &Seen<'_>,
+        arrival: &RequestArrival<'_>,
+        seen: &IncomingRequest<'_>,
         thread: ThreadId,
     ) -> Result<Option<u64>, RecordError> {
         let mut tries = 0;
         loop {
             let Some(mut relayed) = self.relayed_thread(thread, None)? else { return Ok(None) };
             // Calls are numbered in order: one that repeats an earlier request stands at the thread's end by now.
-            let mut commit = Commit::new(thread, relayed.head(), Vec::new(), Vec::new());
-            let told = audited(thread, relayed.tell(&self.store, arrival, seen, &commit))?;
+            let mut commit = ThreadCommit::new(thread, relayed.head(), Vec::new(), Vec::new());
+            let told = audited(thread, relayed.call_records(&self.store, arrival, seen, &commit))?;
             let Some((call, records)) = told else { return Ok(None) };
             commit.records = records;
             match self.store.commit(commit) {
                 Ok(_) => {
-                    self.lives.relays(thread, relayed);
+                    self.lives.note_relayed(thread, relayed);
                     return Ok(Some(call));
                 }
-                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                Err(error) if error.is_conflict() && tries < MAX_PLACE_ATTEMPTS => tries += 1,
                 Err(error) => return Err(as_conflict(error, thread).into()),
             }
         }
@@ -483,7 +491,7 @@ impl Recorder {
     fn relayed_thread(
         &self,
         thread: ThreadId,
-        opens: Option<&Opens>,
+        opens: Option<&ThreadOpening>,
     ) -> Result<Option<RelayedThread>, StoreError> {
         audited(thread, self.lives.relayed(&self.store, thread, opens))
     }
@@ -491,49 +499,51 @@ impl Recorder {
     /// Leaves a request to be written with its answer.
     pub(crate) fn leave_unwritten(
         &self,
-        ticket: &mut Ticket,
-        commit: Commit,
-        (arrival, caller, seen): (&Arrival<'_>, &Caller, &Seen<'_>),
+        ticket: &mut PendingRecord,
+        commit: ThreadCommit,
+        (arrival, caller, seen): (&RequestArrival<'_>, &Caller, &IncomingRequest<'_>),
     ) {
         let mut marks = self.known.marks(arrival.principal, caller, seen);
         marks.push(self.known.mark_of(ticket.session));
         ticket.unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
-        let unwritten = Arc::new(Unwritten::new(commit, arrival.at, marks));
-        self.known.leaves_unwritten(&unwritten);
+        let unwritten = Arc::new(DeferredCommit::new(commit, arrival.at, marks));
+        self.known.note_deferred(&unwritten);
         ticket.unwritten = Some(unwritten);
     }
 
-    /// As [`take`](Self::take), with a function that writes, and returns the thread's new end and the number of the
+    /// As [`write_at_place`](Self::write_at_place), with a function that writes, and returns the thread's new end and the number of the
     /// call.
-    pub(crate) fn take_by(
+    pub(crate) fn write_at_place_with(
         &self,
-        arrival: &Arrival<'_>,
-        seen: &Seen<'_>,
+        arrival: &RequestArrival<'_>,
+        seen: &IncomingRequest<'_>,
         caller: &Caller,
-        place: Place,
-        write: &mut Write<'_>,
-    ) -> Result<Option<Ticket>, RecordError> {
-        let Place { session, thread, after, link, new, opens, placed, key, line } = place;
+        place: RequestPlace,
+        write: &mut CommitWriter<'_>,
+    ) -> Result<Option<PendingRecord>, RecordError> {
+        let RequestPlace { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
-        let words =
-            (caller.purpose == Purpose::Turn).then(|| events.iter().rev().find_map(title_of)).flatten();
-        let is_head = opens.is_some() || line != Line::Main || self.known.head_of(session) == Some(thread);
-        let records = if is_head || events.is_empty() { Vec::new() } else { vec![Record::Head] };
+        let words = (caller.purpose == RequestPurpose::Turn)
+            .then(|| events.iter().rev().find_map(title_of))
+            .flatten();
+        let is_head =
+            opens.is_some() || line != ThreadKind::Main || self.known.head_of(session) == Some(thread);
+        let records = if is_head || events.is_empty() { Vec::new() } else { vec![CommitRecord::Head] };
         let goes_on = !events.is_empty() || opens.is_some();
-        let events = events.into_iter().map(Noted::from).collect();
-        let Some((head, call)) = write(Commit { thread, after, events, records, opens })? else {
+        let events = events.into_iter().map(AnnotatedEvent::from).collect();
+        let Some((head, call)) = write(ThreadCommit { thread, after, events, records, opens })? else {
             return Ok(None);
         };
         if goes_on {
             self.known.forget(thread);
         }
         if let Some(words) = words {
-            self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
+            self.known.note_user_text(arrival.principal, session, words.trim_end_matches('…').to_owned());
         }
-        if line == Line::Main {
-            self.known.goes_on_with(session, thread);
+        if line == ThreadKind::Main {
+            self.known.note_head(session, thread);
         }
-        let ticket = Ticket {
+        let ticket = PendingRecord {
             session,
             thread,
             head,
@@ -557,26 +567,26 @@ impl Recorder {
             unwritten: None,
             unwritten_bytes: 0,
         };
-        self.known.asked(&ticket);
+        self.known.note_waiting(&ticket);
         Ok(Some(ticket))
     }
 
     /// Returns true if a model recently gave this principal this answer.
-    pub(crate) fn was_answered(&self, principal: &str, said: Digest) -> bool {
+    pub(crate) fn has_recent_answer(&self, principal: &str, said: Digest) -> bool {
         self.known.thread_answered_with(principal, said).is_some()
     }
 
     /// Gives up a ticket, because its request is placed once more.
-    pub(crate) fn leaves(&self, ticket: &Ticket) {
-        self.known.answered((ticket.thread, ticket.head));
+    pub(crate) fn give_up(&self, ticket: &PendingRecord) {
+        self.known.note_answered((ticket.thread, ticket.head));
     }
 
     /// Moves a ticket to the new end of its thread, where decisions were recorded.
-    pub(crate) fn moved(&self, ticket: &mut Ticket, head: Seq, call: Option<u64>) {
-        self.leaves(ticket);
+    pub(crate) fn move_to_head(&self, ticket: &mut PendingRecord, head: Seq, call: Option<u64>) {
+        self.give_up(ticket);
         ticket.head = head;
         ticket.call = call.or(ticket.call);
-        self.known.asked(ticket);
+        self.known.note_waiting(ticket);
     }
 }
 
@@ -597,12 +607,14 @@ fn audited<T>(thread: ThreadId, told: Result<T, SessionError>) -> Result<Option<
 pub(crate) fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
     match error {
         conflict @ StoreError::Conflict { .. } => conflict,
-        error if error.is_conflict() => StoreError::Conflict { thread, after: Seq::START, head: Head::START },
+        error if error.is_conflict() => {
+            StoreError::Conflict { thread, after: Seq::START, head: ThreadHead::START }
+        }
         error => error,
     }
 }
 
 /// Sets an event's time to the request's, unless it has one.
-fn at(event: Event, time: Time) -> Event {
+fn at(event: Event, time: Timestamp) -> Event {
     if event.time.is_some() { event } else { event.at(Some(time)) }
 }

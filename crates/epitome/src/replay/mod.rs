@@ -3,17 +3,17 @@
 //! Every call of a session is made again under a policy, with its cache simulated and its pauses kept, and
 //! compared with the facts that the session turned out to need.
 
-mod contender;
-pub mod recorded;
+mod candidate;
+pub mod hidden_overhead;
+pub mod recorded_usage;
+mod replay_row;
+mod replay_run;
+mod replay_totals;
 pub mod retention;
-mod row;
-mod stage;
-mod total;
-pub mod unseen;
 
 pub use self::{
-    contender::{Contender, Reach, Writer},
-    row::{Fate, Played, Regions, Summarised},
-    stage::{Outputs, Part, Shown, Stage},
-    total::Total,
+    candidate::{CandidateLimit, CandidateSummariser, ReplayCandidate},
+    replay_row::{RegionSizes, ReplayFate, ReplayRow, ReplayedSummary},
+    replay_run::{AnswerTokens, ReplayConditions, ReplayInput, ReplayedRequest},
+    replay_totals::ReplayTotals,
 };

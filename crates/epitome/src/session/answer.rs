@@ -1,29 +1,29 @@
 //! The model's answer, appended to the log, and the session's own results for calls of its tools.
 
 use epitome_core::{
-    event::{ToolCall, Trigger, Usage},
+    event::{CompactionTrigger, ToolCall, Usage},
     id::JobId,
 };
-use epitome_wire::{Answered, Finish, is_compact_call, say::Ended};
+use epitome_wire::{FinishReason, ModelAnswer, is_compact_call, message_builder::ToolResultStatus};
 
-use super::{builder::CompactTool, desk::Desk, error::SessionError, orders};
+use super::{builder::CompactTool, engine::SessionEngine, error::SessionError, manual_compaction};
 
 /// The model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct AssistantAnswer {
     /// Its text.
     pub text: String,
     /// The tools it calls, in order. Calls that the session answers itself are not among them.
     pub calls: Vec<ToolCall>,
     /// Reason it ended, if the provider reports one.
-    pub finish: Option<Finish>,
+    pub finish: Option<FinishReason>,
     /// Tokens used, if the provider reports them.
     pub usage: Option<Usage>,
     /// Number of calls the session has answered itself.
     pub own_calls: usize,
 }
 
-impl Answer {
+impl AssistantAnswer {
     /// Returns true if the model is finished. If not, it waits for the results of its calls: those that are listed,
     /// or those that the session has added already.
     pub fn is_final(&self) -> bool {
@@ -33,25 +33,25 @@ impl Answer {
 
 /// Appends an answer, and results for calls of the session's own tools.
 pub(super) fn take(
-    desk: &Desk,
+    desk: &SessionEngine,
     body: &str,
     tool: CompactTool,
-) -> Result<(Answer, Option<JobId>), SessionError> {
+) -> Result<(AssistantAnswer, Option<JobId>), SessionError> {
     let format = desk.state()?.setup.format;
     let answered = if body.trim_start().starts_with('{') {
-        format.answer(body)?
+        format.read_answer(body)?
     } else {
-        format.answer_stream(body.as_bytes())?
+        format.read_answer_stream(body.as_bytes())?
     };
     desk.answered(&answered)?;
     let mut ordered = None;
-    let Answered { calls, finish, usage, .. } = &answered;
+    let ModelAnswer { calls, finish, usage, .. } = &answered;
     let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) =
         calls.iter().partition(|call| tool == CompactTool::Offered && is_compact_call(call).is_some());
     let own_calls = own.len();
     for call in own {
         let focus = is_compact_call(call).flatten();
-        let said = match orders::order(desk, Trigger::Agent, focus.as_deref(), None) {
+        let said = match manual_compaction::order(desk, CompactionTrigger::Agent, focus.as_deref(), None) {
             Ok(job) => {
                 ordered = Some(job);
                 "A summary of what lies behind is being made; go on."
@@ -63,10 +63,10 @@ pub(super) fn take(
                 "That did not work; go on without."
             }
         };
-        let result = format.say_result(call, said, Ended::Well).at(Some(desk.now()));
+        let result = format.say_result(call, said, ToolResultStatus::Well).at(Some(desk.now()));
         desk.append(&[result])?;
     }
-    let answer = Answer {
+    let answer = AssistantAnswer {
         text: answered.text(),
         calls: others.into_iter().cloned().collect(),
         finish: finish.clone(),

@@ -8,27 +8,27 @@ use std::{
 
 use epitome_core::{
     SessionId, ThreadId, Tokens,
-    cost::Terms,
-    event::Time,
+    cost::CacheTerms,
+    event::Timestamp,
     inject::{Hook, Hooks},
     pipeline::Reducer,
-    policy::{Policy, Step, When},
-    profile::{CacheRules, Prices, Profiles, Tokenizer},
+    policy::{Policy, PolicyStep, StepTiming},
+    profile::{CacheRules, Profiles, TokenPrices, Tokenizer},
     reducers::AnyReducer,
 };
-use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::NewSession};
+use epitome_store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadStart, records::NewSession};
 use epitome_wire::Format;
 use tokio::sync::Notify;
 
 use super::{
     Session,
-    compactor::{self, blocking},
-    desk::{Clock, Desk, Maker, Warm},
+    background_compactor::{self, blocking},
+    engine::{SessionClock, SessionEngine, SummariserConfig, WarmRequestMode},
     error::SessionError,
-    lifecycle::{Callback, Lifecycle, Listeners},
-    setup::Setup,
+    lifecycle::{LifecycleCallback, LifecycleEvent, LifecycleListeners},
+    setup::SessionSetup,
 };
-use crate::summarise::{Instructions, Summarize};
+use crate::summarise::{Summarize, SummaryInstructions};
 
 /// A session to be opened or begun.
 ///
@@ -49,36 +49,36 @@ use crate::summarise::{Instructions, Summarize};
 pub struct SessionBuilder {
     format: Format,
     model: String,
-    place: Place,
+    place: SessionStorage,
     policy: Policy,
     reducers: Vec<AnyReducer>,
     profiles: Profiles,
     window: Option<Tokens>,
     title: String,
-    opening: Vec<Opening>,
+    opening: Vec<OpeningEvent>,
     hooks: Vec<Box<dyn Hook>>,
     summariser: Option<Arc<dyn Summarize>>,
     careful: Option<Arc<dyn Summarize>>,
-    prices: Option<Prices>,
-    warm: Warm,
-    instructions: Instructions,
+    prices: Option<TokenPrices>,
+    warm: WarmRequestMode,
+    instructions: SummaryInstructions,
     before: Option<CallbackSlot>,
     after: Option<CallbackSlot>,
-    clock: Clock,
-    pub(super) extras: Extras,
+    clock: SessionClock,
+    pub(super) extras: SessionExtras,
 }
 
 /// Functions of a session other than making requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Extras {
+pub(crate) struct SessionExtras {
     pub(super) compact_tool: CompactTool,
     pub(super) auto_continue: AutoContinue,
     pub(super) idle: Option<Duration>,
     pub(super) memory: Option<PathBuf>,
-    pub(super) workers: Workers,
+    pub(super) workers: SummaryWorkers,
 }
 
-impl Extras {
+impl SessionExtras {
     /// No functions other than making requests.
     pub(super) fn none() -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Extras {
             auto_continue: AutoContinue::Off,
             idle: None,
             memory: None,
-            workers: Workers::Elsewhere,
+            workers: SummaryWorkers::Elsewhere,
         }
     }
 }
@@ -113,7 +113,7 @@ pub enum AutoContinue {
 
 /// Place where summaries are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Workers {
+pub enum SummaryWorkers {
     /// A task of this session.
     #[default]
     Here,
@@ -122,7 +122,7 @@ pub enum Workers {
 }
 
 #[derive(Clone)]
-struct CallbackSlot(Callback);
+struct CallbackSlot(LifecycleCallback);
 
 impl std::fmt::Debug for CallbackSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -131,14 +131,14 @@ impl std::fmt::Debug for CallbackSlot {
 }
 
 #[derive(Debug)]
-enum Place {
+enum SessionStorage {
     Temporary,
     File(PathBuf),
-    Store(Arc<Sqlite>),
+    Store(Arc<SqliteStore>),
 }
 
 #[derive(Debug)]
-enum Opening {
+enum OpeningEvent {
     System(String),
     Tools(String),
     Settings(String),
@@ -149,7 +149,7 @@ impl SessionBuilder {
         Self {
             format,
             model: model.to_owned(),
-            place: Place::Temporary,
+            place: SessionStorage::Temporary,
             policy: Policy::builtin()[0].clone(),
             reducers: Vec::new(),
             profiles: Profiles::builtin(),
@@ -160,30 +160,30 @@ impl SessionBuilder {
             summariser: None,
             careful: None,
             prices: None,
-            warm: Warm::Never,
-            instructions: Instructions::default(),
+            warm: WarmRequestMode::Never,
+            instructions: SummaryInstructions::default(),
             before: None,
             after: None,
-            clock: Clock(Arc::new(now)),
-            extras: Extras {
+            clock: SessionClock(Arc::new(now)),
+            extras: SessionExtras {
                 compact_tool: CompactTool::Absent,
                 auto_continue: AutoContinue::On,
                 idle: None,
                 memory: None,
-                workers: Workers::Here,
+                workers: SummaryWorkers::Here,
             },
         }
     }
 
     /// Keeps the session in a database file, which is made if there is none. By default it is kept in a temporary one.
     pub fn file(mut self, path: impl AsRef<Path>) -> Self {
-        self.place = Place::File(path.as_ref().to_owned());
+        self.place = SessionStorage::File(path.as_ref().to_owned());
         self
     }
 
     /// Keeps the session in a store that is open already.
-    pub fn store(mut self, store: Arc<Sqlite>) -> Self {
-        self.place = Place::Store(store);
+    pub fn store(mut self, store: Arc<SqliteStore>) -> Self {
+        self.place = SessionStorage::Store(store);
         self
     }
 
@@ -222,19 +222,19 @@ impl SessionBuilder {
 
     /// Sets the system prompt of a new session.
     pub fn system(mut self, text: impl Into<String>) -> Self {
-        self.opening.push(Opening::System(text.into()));
+        self.opening.push(OpeningEvent::System(text.into()));
         self
     }
 
     /// Sets the tools of a new session: the JSON list that the provider takes.
     pub fn tools(mut self, json: impl Into<String>) -> Self {
-        self.opening.push(Opening::Tools(json.into()));
+        self.opening.push(OpeningEvent::Tools(json.into()));
         self
     }
 
     /// Sets other members of a new session's requests, as a JSON object: temperature, output limit, metadata.
     pub fn settings(mut self, json: impl Into<String>) -> Self {
-        self.opening.insert(0, Opening::Settings(json.into()));
+        self.opening.insert(0, OpeningEvent::Settings(json.into()));
         self
     }
 
@@ -259,26 +259,26 @@ impl SessionBuilder {
 
     /// Sets the prices of the summariser's model, so that the planner can weigh it. Without them, its cost is
     /// unknown.
-    pub fn summariser_prices(mut self, prices: Prices) -> Self {
+    pub fn summariser_prices(mut self, prices: TokenPrices) -> Self {
         self.prices = Some(prices);
         self
     }
 
     /// Sets whether a summary may be requested by continuing the session's own request: only if the summariser is the
     /// session's own model at its own endpoint.
-    pub fn warm(mut self, warm: Warm) -> Self {
+    pub fn warm(mut self, warm: WarmRequestMode) -> Self {
         self.warm = warm;
         self
     }
 
     /// Sets the focus of every summary, and lines from plugins for the summariser.
-    pub fn instructions(mut self, instructions: Instructions) -> Self {
+    pub fn instructions(mut self, instructions: SummaryInstructions) -> Self {
         self.instructions = instructions;
         self
     }
 
     /// Sets the place where summaries are made; by default a task of this session.
-    pub fn workers(mut self, workers: Workers) -> Self {
+    pub fn workers(mut self, workers: SummaryWorkers) -> Self {
         self.extras.workers = workers;
         self
     }
@@ -309,20 +309,20 @@ impl SessionBuilder {
     }
 
     /// Sets a callback that is called before a compaction starts.
-    pub fn before_compaction(mut self, callback: impl Fn(&Lifecycle) + Send + Sync + 'static) -> Self {
+    pub fn before_compaction(mut self, callback: impl Fn(&LifecycleEvent) + Send + Sync + 'static) -> Self {
         self.before = Some(CallbackSlot(Arc::new(callback)));
         self
     }
 
     /// Sets a callback that is called after a summary was made and checked.
-    pub fn after_compaction(mut self, callback: impl Fn(&Lifecycle) + Send + Sync + 'static) -> Self {
+    pub fn after_compaction(mut self, callback: impl Fn(&LifecycleEvent) + Send + Sync + 'static) -> Self {
         self.after = Some(CallbackSlot(Arc::new(callback)));
         self
     }
 
     /// Sets the clock, for tests and replays; by default the system's.
-    pub fn clock(mut self, clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
-        self.clock = Clock(Arc::new(clock));
+    pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.clock = SessionClock(Arc::new(clock));
         self
     }
 
@@ -331,9 +331,9 @@ impl SessionBuilder {
         let mut opening = Vec::new();
         for piece in std::mem::take(&mut self.opening) {
             opening.push(match piece {
-                Opening::System(text) => self.format.say_system(&text),
-                Opening::Tools(json) => self.format.say_tools(&json)?,
-                Opening::Settings(json) => self.format.say_settings(&json)?,
+                OpeningEvent::System(text) => self.format.say_system(&text),
+                OpeningEvent::Tools(json) => self.format.say_tools(&json)?,
+                OpeningEvent::Settings(json) => self.format.say_settings(&json)?,
             });
         }
         let session = SessionId::new(uuid::Uuid::now_v7());
@@ -349,8 +349,13 @@ impl SessionBuilder {
         let session = self
             .start(move |store| {
                 store.create_session(&new)?;
-                let start =
-                    NewThread { id: thread, session, name: "main".to_owned(), key: None, start: Start::Root };
+                let start = NewThread {
+                    id: thread,
+                    session,
+                    name: "main".to_owned(),
+                    key: None,
+                    start: ThreadStart::Root,
+                };
                 store.open(&start)?;
                 Ok((session, thread))
             })
@@ -379,32 +384,39 @@ impl SessionBuilder {
 
     async fn start(
         self,
-        find: impl FnOnce(&Sqlite) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
+        find: impl FnOnce(&SqliteStore) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
         let policy = with_reducers(self.policy, self.reducers);
-        let setup =
-            Setup::new(self.format, &self.model, self.window, &policy, &self.profiles, hooks.reserve());
+        let setup = SessionSetup::new(
+            self.format,
+            &self.model,
+            self.window,
+            &policy,
+            &self.profiles,
+            hooks.reserve(),
+        );
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
-        let maker = self.summariser.map(|summariser| Maker {
+        let maker = self.summariser.map(|summariser| SummariserConfig {
             summariser,
             careful: self.careful,
-            terms: Terms::new(&cache, &prices),
+            terms: CacheTerms::new(&cache, &prices),
             prices,
             warm: self.warm,
             instructions: self.instructions,
         });
-        let listeners = Listeners::new(self.before.map(|slot| slot.0), self.after.map(|slot| slot.0));
+        let listeners =
+            LifecycleListeners::new(self.before.map(|slot| slot.0), self.after.map(|slot| slot.0));
         let (place, clock) = (self.place, self.clock);
         let desk = blocking(move || {
             let store = open(place)?;
             let place = find(&store)?;
-            Desk::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
+            SessionEngine::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
         })
         .await?;
         let (desk, wake) = (Arc::new(desk), Arc::new(Notify::new()));
-        if self.extras.workers == Workers::Here {
-            tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+        if self.extras.workers == SummaryWorkers::Here {
+            tokio::spawn(background_compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
         Ok(Session::new(desk, wake, self.extras, profiles, policy))
@@ -413,23 +425,23 @@ impl SessionBuilder {
 
 /// A policy with further reducers, before those that it runs at an epoch itself.
 fn with_reducers(mut policy: Policy, reducers: Vec<AnyReducer>) -> Policy {
-    let first = policy.reduce.iter().position(|step| step.when == When::AtEpoch);
+    let first = policy.reduce.iter().position(|step| step.when == StepTiming::AtEpoch);
     let first = first.unwrap_or(policy.reduce.len());
-    let steps = reducers.into_iter().map(|reducer| Step { when: When::AtEpoch, reducer });
+    let steps = reducers.into_iter().map(|reducer| PolicyStep { when: StepTiming::AtEpoch, reducer });
     policy.reduce.splice(first..first, steps);
     policy
 }
 
-fn open(place: Place) -> Result<Arc<Sqlite>, SessionError> {
-    let options = Options { counter: Some(Tokenizer::O200k.counter()), ..Options::default() };
+fn open(place: SessionStorage) -> Result<Arc<SqliteStore>, SessionError> {
+    let options = SqliteOptions { counter: Some(Tokenizer::O200k.counter()), ..SqliteOptions::default() };
     Ok(match place {
-        Place::Store(store) => store,
-        Place::File(path) => Arc::new(Sqlite::open(&path, options)?),
-        Place::Temporary => Arc::new(Sqlite::temporary(options)?),
+        SessionStorage::Store(store) => store,
+        SessionStorage::File(path) => Arc::new(SqliteStore::open(&path, options)?),
+        SessionStorage::Temporary => Arc::new(SqliteStore::temporary(options)?),
     })
 }
 
-fn now() -> Time {
+fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

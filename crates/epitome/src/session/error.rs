@@ -1,16 +1,16 @@
 //! Errors of a session, with advice.
 
 use epitome_core::{
-    context::Names,
+    context::EventNaming,
     inject::InjectError,
     policy::PolicyError,
-    profile::UnknownModel,
-    summary::{PinRefused, compaction::NothingGained},
+    profile::UnknownModelError,
+    summary::{PinError, compaction::CompactionError},
 };
 use epitome_store::StoreError;
 use epitome_wire::WireError;
 
-use crate::{compact::CompactError, memory_files::MemoryError};
+use crate::{compact::CompactError, memory_files::MemoryFileError};
 
 /// Reason a session could not do something. Nothing was changed, unless the error says so.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum SessionError {
     Wire(#[from] WireError),
     /// The model is not known, and no window was given for it.
     #[error(transparent)]
-    Model(#[from] UnknownModel),
+    Model(#[from] UnknownModelError),
     /// The policy is not known, or wrong.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -35,10 +35,10 @@ pub enum SessionError {
     Hook(#[from] InjectError),
     /// The event or text cannot be pinned.
     #[error(transparent)]
-    Pin(#[from] PinRefused),
+    Pin(#[from] PinError),
     /// There is nothing to compact.
     #[error(transparent)]
-    Nothing(#[from] NothingGained),
+    Nothing(#[from] CompactionError),
     /// There is nothing to undo or redo.
     #[error("{0}")]
     Lineage(String),
@@ -48,7 +48,7 @@ pub enum SessionError {
         /// The handle.
         handle: String,
         /// Form in which handles are written here.
-        names: Names,
+        names: EventNaming,
     },
     /// An answer was reported for a request that was never made.
     #[error("an answer was reported before any request was made: ask for the next request first")]
@@ -83,12 +83,12 @@ pub enum SessionError {
     },
     /// A file beside the session could not be written.
     #[error(transparent)]
-    Memory(#[from] MemoryError),
+    Memory(#[from] MemoryFileError),
     /// The task that did the work is gone: the runtime is shutting down, or the work panicked.
     #[error("the work was interrupted: the runtime is shutting down, or a hook or reducer panicked")]
     Interrupted,
 }
 
-fn example(names: Names) -> String {
+fn example(names: EventNaming) -> String {
     names.handle(epitome_core::Seq(57))
 }

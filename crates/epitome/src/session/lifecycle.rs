@@ -11,18 +11,18 @@ use std::{
 
 use epitome_core::{
     Seq, SessionId, ThreadId, Tokens,
-    event::{Compaction, Trigger},
+    event::{Compaction, CompactionTrigger},
     id::JobId,
     meter::Meter,
 };
 use serde::Serialize;
 
-use super::desk::BUILT_IN;
+use super::engine::BUILT_IN_NAME;
 
 /// An event in the life of a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum Lifecycle {
+pub enum LifecycleEvent {
     /// A summariser began to work.
     Started {
         /// The thread.
@@ -31,7 +31,7 @@ pub enum Lifecycle {
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
         /// Trigger.
-        trigger: Trigger,
+        trigger: CompactionTrigger,
         /// Name of the summariser.
         by: String,
         /// First event the summary will stand for.
@@ -64,7 +64,7 @@ pub enum Lifecycle {
         /// Name of the summariser that failed.
         by: String,
         /// Step that failed.
-        fault: Fault,
+        fault: AttemptFault,
         /// Error.
         error: String,
         /// Next step.
@@ -79,7 +79,7 @@ pub enum Lifecycle {
         /// Name of the summariser that wrote it.
         by: String,
         /// Trigger.
-        trigger: Trigger,
+        trigger: CompactionTrigger,
         /// The context's size before.
         tokens_before: Option<Tokens>,
         /// The context's size after.
@@ -119,7 +119,7 @@ pub enum Lifecycle {
 /// Step of an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum AttemptFault {
     /// The summariser gave no draft.
     NoDraft,
     /// It gave one, and the gate rejected it.
@@ -143,25 +143,25 @@ pub enum NextStep {
 /// Callback before a compaction starts and after it ended, for indexing, for extracting memories, for checks.
 ///
 /// It runs on the task that summarises: a slow one delays the summary, never a request.
-pub type Callback = Arc<dyn Fn(&Lifecycle) + Send + Sync>;
+pub type LifecycleCallback = Arc<dyn Fn(&LifecycleEvent) + Send + Sync>;
 
 /// Listeners to these events.
 #[derive(Clone)]
-pub(crate) struct Listeners {
-    stream: tokio::sync::broadcast::Sender<Lifecycle>,
-    pub(crate) before: Option<Callback>,
-    pub(crate) after: Option<Callback>,
+pub(crate) struct LifecycleListeners {
+    stream: tokio::sync::broadcast::Sender<LifecycleEvent>,
+    pub(crate) before: Option<LifecycleCallback>,
+    pub(crate) after: Option<LifecycleCallback>,
 }
 
 /// Number of events a slow listener may be behind.
 const BACKLOG: usize = 256;
 
-impl Listeners {
-    pub(crate) fn new(before: Option<Callback>, after: Option<Callback>) -> Self {
+impl LifecycleListeners {
+    pub(crate) fn new(before: Option<LifecycleCallback>, after: Option<LifecycleCallback>) -> Self {
         Self { stream: tokio::sync::broadcast::Sender::new(BACKLOG), before, after }
     }
 
-    pub(crate) fn subscribe(&self) -> tokio::sync::broadcast::Receiver<Lifecycle> {
+    pub(crate) fn subscribe(&self) -> tokio::sync::broadcast::Receiver<LifecycleEvent> {
         self.stream.subscribe()
     }
 
@@ -173,23 +173,30 @@ impl Listeners {
         first: Seq,
         meter: &Meter,
     ) {
-        let by = BUILT_IN.to_owned();
+        let by = BUILT_IN_NAME.to_owned();
         let (trigger, through) = (compaction.trigger, compaction.through);
         let tokens_after = meter.text(compaction.summary.text());
         let saved = compaction.tokens_before.zip(compaction.tokens_after);
         // The rest of the context is the same before and after.
         let tokens_before = saved.map_or(Tokens(0), |(before, after)| before.less(after)) + tokens_after;
-        let started =
-            Lifecycle::Started { thread, job: None, trigger, by: by.clone(), first, through, tokens_before };
-        self.tell(session, started);
-        self.tell(session, Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
+        let started = LifecycleEvent::Started {
+            thread,
+            job: None,
+            trigger,
+            by: by.clone(),
+            first,
+            through,
+            tokens_before,
+        };
+        self.report(session, started);
+        self.report(session, LifecycleEvent::Ended { thread, job: None, by, tokens_before, tokens_after });
     }
 
     /// Reports an event of a session.
-    pub(crate) fn tell(&self, session: SessionId, happened: Lifecycle) {
+    pub(crate) fn report(&self, session: SessionId, happened: LifecycleEvent) {
         let callback = match &happened {
-            Lifecycle::Started { .. } => self.before.as_ref(),
-            Lifecycle::Ended { .. } => self.after.as_ref(),
+            LifecycleEvent::Started { .. } => self.before.as_ref(),
+            LifecycleEvent::Ended { .. } => self.after.as_ref(),
             _ => None,
         };
         // A callback that panics is its author's fault, and no reason to stop working.
@@ -200,7 +207,7 @@ impl Listeners {
         }
         match &happened {
             // No caller waits for a summary, so nothing but this line tells an operator that none comes.
-            Lifecycle::Failed { .. } | Lifecycle::NotesFailed { .. } => {
+            LifecycleEvent::Failed { .. } | LifecycleEvent::NotesFailed { .. } => {
                 tracing::warn!(target: "epitome::compaction", %session, happened = %happened);
             }
             _ => tracing::info!(target: "epitome::compaction", %session, happened = %happened),
@@ -210,13 +217,13 @@ impl Listeners {
     }
 }
 
-impl fmt::Debug for Listeners {
+impl fmt::Debug for LifecycleListeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listeners").field("listening", &self.stream.receiver_count()).finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for Lifecycle {
+impl fmt::Display for LifecycleEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Started { by, first, through, tokens_before, .. } => {

@@ -4,23 +4,23 @@
 //! the log before the call returns; the next request for the model comes from [`Session::next_request`], which never
 //! waits for a model. Summaries are made in the background, and swapped in between two requests.
 
-mod afterwards;
 mod answer;
-pub(crate) mod arriving;
-pub mod audit;
-mod breaker;
+pub(crate) mod background_compactor;
 mod builder;
-pub(crate) mod compactor;
-pub(crate) mod desk;
+pub(crate) mod call_input;
+pub mod call_replay;
+mod circuit_breaker;
+pub(crate) mod engine;
 mod error;
-mod hand_over;
-pub(crate) mod inbox;
+mod handover;
 pub(crate) mod lifecycle;
-pub(crate) mod orders;
-pub(crate) mod reading;
+pub(crate) mod manual_compaction;
+pub(crate) mod pending_updates;
+mod post_compaction;
 pub(crate) mod setup;
 pub(crate) mod state;
-mod thrash;
+mod thrash_detector;
+pub(crate) mod thread_reading;
 
 use std::{
     sync::Arc,
@@ -28,21 +28,21 @@ use std::{
 };
 
 use epitome_core::{
-    Event, Logged, Seq, SessionId, ThreadId, Tokens,
+    Event, LoggedEvent, Seq, SessionId, ThreadId, Tokens,
     budget::Budget,
-    event::{Pin, ToolCall, Trigger},
+    event::{CompactionTrigger, Pin, ToolCall},
     id::JobId,
     policy::Policy,
     profile::Profiles,
 };
 use epitome_store::{
-    EventLog, Sqlite,
-    records::{CallRow, Hit, JobRow, JobState, NewFork, NewSession, Scope, Search},
+    EventLog, SqliteStore,
+    records::{CallRow, JobRow, JobState, NewFork, NewSession, SearchHit, SearchQuery, SearchScope},
 };
 use epitome_wire::{
     Format,
-    overflow::overflow,
-    say::{Ended, SaidResult},
+    message_builder::{ToolResultInput, ToolResultStatus},
+    overflow::detect_overflow,
 };
 use tokio::sync::{
     Notify,
@@ -50,37 +50,37 @@ use tokio::sync::{
 };
 
 pub use self::{
-    answer::Answer,
-    audit::{Replayed, replay_call, verify_call},
-    builder::{AutoContinue, CompactTool, SessionBuilder, Workers},
-    compactor::Worked,
-    desk::{BUILT_IN, Request, Warm},
+    answer::AssistantAnswer,
+    background_compactor::WorkOutcome,
+    builder::{AutoContinue, CompactTool, SessionBuilder, SummaryWorkers},
+    call_replay::{ReplayedCall, replay_call, verify_call},
+    engine::{BUILT_IN_NAME, SessionRequest, WarmRequestMode},
     error::SessionError,
-    lifecycle::{Callback, Fault, Lifecycle, NextStep},
+    lifecycle::{AttemptFault, LifecycleCallback, LifecycleEvent, NextStep},
 };
 use self::{
-    builder::Extras,
-    compactor::{blocking, work_one},
-    desk::Desk,
-    setup::{Learned, Setup},
+    background_compactor::{blocking, work_one},
+    builder::SessionExtras,
+    engine::SessionEngine,
+    setup::{ObservedLimits, SessionSetup},
 };
 use crate::{
     lineage::{self, ForkMode},
-    memory_files::Written,
+    memory_files::FileWriteOutcome,
 };
 
 /// A session of an agent.
 #[derive(Clone, Debug)]
 pub struct Session {
-    desk: Arc<Desk>,
+    desk: Arc<SessionEngine>,
     /// Wakes the compactor when there is work.
     wake: Arc<Notify>,
-    shared: Arc<Shared>,
+    shared: Arc<SessionConfig>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    extras: Extras,
+struct SessionConfig {
+    extras: SessionExtras,
     profiles: Arc<Profiles>,
     policy: Policy,
 }
@@ -93,7 +93,7 @@ pub struct ToolOutput {
     /// Text of the result.
     pub text: String,
     /// Outcome of the call.
-    pub ended: Ended,
+    pub ended: ToolResultStatus,
 }
 
 impl ToolOutput {
@@ -107,18 +107,18 @@ impl ToolOutput {
 
     /// The result of a tool that succeeded.
     pub fn of(call: &ToolCall, text: impl Into<String>) -> Self {
-        Self { call: call.clone(), text: text.into(), ended: Ended::Well }
+        Self { call: call.clone(), text: text.into(), ended: ToolResultStatus::Well }
     }
 
     /// The result of a tool that failed.
     pub fn failed(call: &ToolCall, text: impl Into<String>) -> Self {
-        Self { call: call.clone(), text: text.into(), ended: Ended::Badly }
+        Self { call: call.clone(), text: text.into(), ended: ToolResultStatus::Badly }
     }
 }
 
 /// Kind of a provider's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusalKind {
     /// It was too long: ask for the next request and send that.
     TooLong,
     /// For another reason: the same request may be sent again later.
@@ -127,9 +127,9 @@ pub enum Refused {
 
 /// An event that was recalled.
 #[derive(Clone, Debug)]
-pub struct Recalled {
+pub struct RecalledEvent {
     /// The event, whole.
-    pub event: Logged,
+    pub event: LoggedEvent,
 }
 
 impl Session {
@@ -139,13 +139,13 @@ impl Session {
     }
 
     fn new(
-        desk: Arc<Desk>,
+        desk: Arc<SessionEngine>,
         wake: Arc<Notify>,
-        extras: Extras,
+        extras: SessionExtras,
         profiles: Arc<Profiles>,
         policy: Policy,
     ) -> Self {
-        let shared = Shared { extras, profiles, policy };
+        let shared = SessionConfig { extras, profiles, policy };
         Self { desk, wake, shared: Arc::new(shared) }
     }
 
@@ -160,19 +160,19 @@ impl Session {
     }
 
     /// Store in which it is kept.
-    pub fn store(&self) -> &Arc<Sqlite> {
+    pub fn store(&self) -> &Arc<SqliteStore> {
         &self.desk.store
     }
 
     async fn at_desk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Desk) -> Result<T, SessionError> + Send + 'static,
+        work: impl FnOnce(&SessionEngine) -> Result<T, SessionError> + Send + 'static,
     ) -> Result<T, SessionError> {
         let desk = Arc::clone(&self.desk);
         blocking(move || work(&desk)).await
     }
 
-    fn format(desk: &Desk) -> Result<Format, SessionError> {
+    fn format(desk: &SessionEngine) -> Result<Format, SessionError> {
         Ok(desk.state()?.setup.format)
     }
 }
@@ -198,9 +198,9 @@ impl Session {
     pub async fn tool_results(&self, outputs: &[ToolOutput]) -> Result<Seq, SessionError> {
         let outputs = outputs.to_vec();
         self.at_desk(move |desk| {
-            let said: Vec<SaidResult<'_>> = outputs
+            let said: Vec<ToolResultInput<'_>> = outputs
                 .iter()
-                .map(|output| SaidResult { call: &output.call, text: &output.text, ended: output.ended })
+                .map(|output| ToolResultInput { call: &output.call, text: &output.text, ended: output.ended })
                 .collect();
             let now = Some(desk.now());
             let events = Self::format(desk)?.say_results(&said);
@@ -212,7 +212,7 @@ impl Session {
 
     /// Makes the next request: within the window, legal, and an extension of the last one unless there was reason to
     /// change earlier parts. It never waits for a model.
-    pub async fn next_request(&self) -> Result<Request, SessionError> {
+    pub async fn next_request(&self) -> Result<SessionRequest, SessionError> {
         let (asked, extras) = (Instant::now(), self.shared.extras.clone());
         let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
         self.wake.notify_one();
@@ -222,7 +222,7 @@ impl Session {
     }
 
     /// Appends the model's answer: `body` is the provider's response, whole, as JSON or as the recorded stream.
-    pub async fn answered(&self, body: &str) -> Result<Answer, SessionError> {
+    pub async fn answered(&self, body: &str) -> Result<AssistantAnswer, SessionError> {
         let (body, tool) = (body.to_owned(), self.shared.extras.compact_tool);
         let (answer, asked) = self.at_desk(move |desk| answer::take(desk, &body, tool)).await?;
         if asked.is_some() {
@@ -233,16 +233,16 @@ impl Session {
 
     /// Notes a provider's error. If it says that the request was too long, the next request will be smaller, without
     /// asking any model.
-    pub async fn refused(&self, status: u16, body: &[u8]) -> Result<Refused, SessionError> {
+    pub async fn refused(&self, status: u16, body: &[u8]) -> Result<RefusalKind, SessionError> {
         let body = body.to_vec();
         self.at_desk(move |desk| {
             let format = Self::format(desk)?;
-            let Some(overflow) = overflow(format, status, &body) else {
+            let Some(overflow) = detect_overflow(format, status, &body) else {
                 desk.failed(&format!("the provider answered {status}"))?;
-                return Ok(Refused::Otherwise);
+                return Ok(RefusalKind::Otherwise);
             };
             desk.overflowed(overflow)?;
-            Ok(Refused::TooLong)
+            Ok(RefusalKind::TooLong)
         })
         .await
     }
@@ -263,15 +263,15 @@ impl Session {
         model: &str,
         window: Option<Tokens>,
     ) -> Result<(), SessionError> {
-        let Shared { profiles, policy, .. } = &*self.shared;
-        let setup = Setup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
+        let SessionConfig { profiles, policy, .. } = &*self.shared;
+        let setup = SessionSetup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
         let setup = Arc::new(setup);
-        let budget = setup.budget(Learned::default());
+        let budget = setup.budget(ObservedLimits::default());
         let trigger = budget.trigger();
         let is_smaller =
             self.at_desk(move |desk| Ok(desk.state()?.view.context().tokens() > trigger)).await?;
         if is_smaller {
-            match self.compact_for(Trigger::ModelSwitch, None, Some(budget)).await {
+            match self.compact_for(CompactionTrigger::ModelSwitch, None, Some(budget)).await {
                 // Content that cannot be compacted is left to the reducers.
                 Ok(_) | Err(SessionError::Nothing(_)) => {}
                 Err(error) => return Err(error),
@@ -285,20 +285,20 @@ impl Session {
 impl Session {
     /// Compacts now with a focus, if given, and waits for the summary. Returns the compaction's place.
     pub async fn compact(&self, focus: Option<&str>) -> Result<Seq, SessionError> {
-        self.compact_for(Trigger::Manual, focus, None).await
+        self.compact_for(CompactionTrigger::Manual, focus, None).await
     }
 
     /// Writes the memory files now. They are written with the first request after each compaction anyway; a failure
     /// then is reported to [listeners](Self::listen) only, because an agent need not stop for its notes. `None` if
     /// there is nothing to write: no compaction is in force, or no folder was given.
-    pub async fn write_memory_files(&self) -> Result<Option<Written>, SessionError> {
+    pub async fn write_memory_files(&self) -> Result<Option<FileWriteOutcome>, SessionError> {
         let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
         self.at_desk(move |desk| desk.note(&folder)).await
     }
 
     async fn compact_for(
         &self,
-        trigger: Trigger,
+        trigger: CompactionTrigger,
         focus: Option<&str>,
         budget: Option<Budget>,
     ) -> Result<Seq, SessionError> {
@@ -310,28 +310,29 @@ impl Session {
 
     async fn make_compaction(
         &self,
-        trigger: Trigger,
+        trigger: CompactionTrigger,
         focus: Option<&str>,
         budget: Option<Budget>,
     ) -> Result<Seq, SessionError> {
-        if self.desk.maker.is_none() && !self.at_desk(orders::is_under_way).await? {
+        if self.desk.maker.is_none() && !self.at_desk(manual_compaction::is_under_way).await? {
             let focus = focus.map(str::to_owned);
-            let made =
-                move |desk: &Desk| orders::compact_built_in(desk, trigger, focus.as_deref(), budget.as_ref());
+            let made = move |desk: &SessionEngine| {
+                manual_compaction::compact_built_in(desk, trigger, focus.as_deref(), budget.as_ref())
+            };
             return self.at_desk(made).await;
         }
         let job = self.order(trigger, focus, budget).await?;
-        let worker = compactor::worker();
+        let worker = background_compactor::worker();
         loop {
             let row = self.at_desk(move |desk| Ok(desk.store.job(job)?)).await?;
             match row.state {
                 JobState::Queued | JobState::Running { .. } => {
-                    if work_one(&self.desk, &worker).await? == Worked::Nothing {
+                    if work_one(&self.desk, &worker).await? == WorkOutcome::Nothing {
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
                 JobState::Ready => {
-                    return self.at_desk(move |desk| orders::adopt(desk, job)).await;
+                    return self.at_desk(move |desk| manual_compaction::adopt(desk, job)).await;
                 }
                 JobState::Adopted { compaction } => return Ok(compaction),
                 JobState::Failed | JobState::Cancelled => {
@@ -344,35 +345,36 @@ impl Session {
     /// Starts a summary in the background; the next request adopts it as soon as it is ready. Returns the job, or the
     /// one that is under way already.
     pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<JobId, SessionError> {
-        let job = self.order(Trigger::Manual, focus, None).await?;
+        let job = self.order(CompactionTrigger::Manual, focus, None).await?;
         self.wake.notify_one();
         Ok(job)
     }
 
     /// Works on a job of the session that is due, if there is one, with the summariser this session was opened with:
-    /// for programs that make the summaries of sessions whose [`Workers`] are elsewhere, and after a crash.
-    pub async fn work(&self) -> Result<Worked, SessionError> {
-        work_one(&self.desk, &compactor::worker()).await
+    /// for programs that make the summaries of sessions whose [`SummaryWorkers`] are elsewhere, and after a crash.
+    pub async fn work(&self) -> Result<WorkOutcome, SessionError> {
+        work_one(&self.desk, &background_compactor::worker()).await
     }
 
     async fn order(
         &self,
-        trigger: Trigger,
+        trigger: CompactionTrigger,
         focus: Option<&str>,
         budget: Option<Budget>,
     ) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
-        self.at_desk(move |desk| orders::order(desk, trigger, focus.as_deref(), budget.as_ref())).await
+        self.at_desk(move |desk| manual_compaction::order(desk, trigger, focus.as_deref(), budget.as_ref()))
+            .await
     }
 
     /// Undoes the compaction in force: contexts are made as if it had not been. Returns its place.
     pub async fn undo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| orders::turn_back(desk, orders::Turn::Undo)).await
+        self.at_desk(|desk| manual_compaction::undo_or_redo(desk, manual_compaction::UndoOrRedo::Undo)).await
     }
 
     /// Brings back the compaction that was undone last. Returns its place.
     pub async fn redo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| orders::turn_back(desk, orders::Turn::Redo)).await
+        self.at_desk(|desk| manual_compaction::undo_or_redo(desk, manual_compaction::UndoOrRedo::Redo)).await
     }
 
     /// Pins words, or an event: no compaction loses it.
@@ -408,8 +410,9 @@ impl Session {
     pub async fn fork(&self, at: Seq, mode: ForkMode, title: &str) -> Result<Self, SessionError> {
         let title = title.to_owned();
         self.branch(at, title, move |desk, state| {
-            let (line, drafting) = (orders::whole(desk, state)?, state.drafting(&state.budget()));
-            Ok(lineage::fork(&line, at, mode, &orders::drafter(state, &drafting)))
+            let (line, drafting) =
+                (manual_compaction::whole_thread(desk, state)?, state.drafting(&state.budget()));
+            Ok(lineage::fork(&line, at, mode, &manual_compaction::drafter(state, &drafting)))
         })
         .await
     }
@@ -417,16 +420,17 @@ impl Session {
     /// Starts a new session that takes over with a goal: it gets a summary of this one, and shows nothing else of it.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
         let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
-        let brief = hand_over::brief_of_all(&self.desk, goal, head).await?;
+        let brief = handover::brief_of_all(&self.desk, goal, head).await?;
         let goal = goal.to_owned();
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
             let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
             // Messages added while a model summarised are not handed over: the new thread begins where the call was
             // made.
-            let (line, drafting) = (orders::whole(desk, state)?, state.drafting(&state.budget()));
-            let line = lineage::until(&line, head);
-            Ok(lineage::handoff(&line, said, brief, &orders::drafter(state, &drafting)))
+            let (line, drafting) =
+                (manual_compaction::whole_thread(desk, state)?, state.drafting(&state.budget()));
+            let line = lineage::line_until(&line, head);
+            Ok(lineage::handoff(&line, said, brief, &manual_compaction::drafter(state, &drafting)))
         })
         .await
     }
@@ -435,7 +439,9 @@ impl Session {
         &self,
         at: Seq,
         title: String,
-        events: impl FnOnce(&Desk, &state::State) -> Result<Vec<Event>, SessionError> + Send + 'static,
+        events: impl FnOnce(&SessionEngine, &state::SessionState) -> Result<Vec<Event>, SessionError>
+        + Send
+        + 'static,
     ) -> Result<Self, SessionError> {
         let desk = self
             .at_desk(move |desk| {
@@ -468,8 +474,8 @@ impl Session {
             .await?;
         let desk = Arc::new(desk);
         let wake = Arc::new(Notify::new());
-        if self.shared.extras.workers == Workers::Here {
-            tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+        if self.shared.extras.workers == SummaryWorkers::Here {
+            tokio::spawn(background_compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         Ok(Self { desk, wake, shared: Arc::clone(&self.shared) })
     }
@@ -481,7 +487,7 @@ impl Session {
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
             let Some(desk) = desk.upgrade() else { return };
-            let ordered = blocking(move || orders::order_if_idle(&desk, after)).await;
+            let ordered = blocking(move || manual_compaction::order_if_idle(&desk, after)).await;
             match ordered {
                 Ok(true) => wake.notify_one(),
                 Ok(false) => {}
@@ -494,13 +500,13 @@ impl Session {
 /// Looking back.
 impl Session {
     /// Events about summaries, as they happen.
-    pub fn events(&self) -> Receiver<Lifecycle> {
+    pub fn events(&self) -> Receiver<LifecycleEvent> {
         self.desk.listeners.subscribe()
     }
 
     /// Calls `listener` with events about summaries, as they happen, on a task of its own. One that is too slow
     /// misses the oldest, and never holds up the session.
-    pub fn listen(&self, mut listener: impl FnMut(Lifecycle) + Send + 'static) {
+    pub fn listen(&self, mut listener: impl FnMut(LifecycleEvent) + Send + 'static) {
         let mut events = self.events();
         tokio::spawn(async move {
             loop {
@@ -515,15 +521,16 @@ impl Session {
 
     /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`. Requests
     /// have handles only if the model can use them: give it a tool with the name
-    /// [`RECALL_TOOL`](epitome_wire::recall::RECALL_TOOL), and answer its calls with this.
-    pub async fn recall(&self, handle: &str) -> Result<Vec<Recalled>, SessionError> {
+    /// [`RECALL_TOOL`](epitome_wire::recall_tool::RECALL_TOOL), and answer its calls with this.
+    pub async fn recall(&self, handle: &str) -> Result<Vec<RecalledEvent>, SessionError> {
         let handle = handle.to_owned();
-        self.at_desk(move |desk| audit::recall(&desk.store, desk.thread, &handle)).await
+        self.at_desk(move |desk| call_replay::recall(&desk.store, desk.thread, &handle)).await
     }
 
     /// Searches all events of the session, shown or not.
-    pub async fn search(&self, words: &str) -> Result<Vec<Hit>, SessionError> {
-        let search = Search { words: words.to_owned(), scope: Scope::Thread(self.thread()), limit: 20 };
+    pub async fn search(&self, words: &str) -> Result<Vec<SearchHit>, SessionError> {
+        let search =
+            SearchQuery { words: words.to_owned(), scope: SearchScope::Thread(self.thread()), limit: 20 };
         self.at_desk(move |desk| Ok(desk.store.search(&search)?)).await
     }
 
@@ -538,7 +545,7 @@ impl Session {
     }
 
     /// Renders a past call again and checks that it is, byte for byte, the request that was sent.
-    pub async fn replay(&self, call: u64) -> Result<Replayed, SessionError> {
+    pub async fn replay(&self, call: u64) -> Result<ReplayedCall, SessionError> {
         self.at_desk(move |desk| verify_call(&desk.store, desk.thread, call)).await
     }
 

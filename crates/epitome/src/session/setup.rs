@@ -4,28 +4,28 @@ use std::sync::Arc;
 
 use epitome_core::{
     Tokens,
-    budget::{Budget, Reserves},
-    cost::Terms,
+    budget::{Budget, WindowReserves},
+    cost::CacheTerms,
     id::ModelName,
-    meter::{Meter, Overhead},
+    meter::{Meter, TokenOverhead},
     policy::Policy,
-    profile::{Profile, Profiles, Share, Thresholds, Tokenizer},
+    profile::{CompactionThresholds, Profile, Profiles, Share, Tokenizer},
 };
-use epitome_store::records::Content;
+use epitome_store::records::HashedText;
 use epitome_wire::{
     Format,
-    legality::Rules,
-    overflow::Overflow,
-    render::{Breakpoints, RenderOptions},
-    weave::Plan,
+    history_rewrite::RewritePlan,
+    legality::ProviderRules,
+    overflow::ContextOverflow,
+    render::{CacheBreakpoints, RenderOptions},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::plan::spoken_by;
+use crate::request_plan::format_spoken_by;
 
 /// Settings with which a session's requests are made.
 #[derive(Debug)]
-pub(crate) struct Setup {
+pub(crate) struct SessionSetup {
     pub(crate) format: Format,
     pub(crate) model: ModelName,
     pub(crate) profile: Option<Profile>,
@@ -33,7 +33,7 @@ pub(crate) struct Setup {
     /// The policy as its author wrote it.
     pub(crate) policy: Policy,
     pub(crate) options: RenderOptions,
-    pub(crate) terms: Option<Terms>,
+    pub(crate) terms: Option<CacheTerms>,
     /// The most input that the provider accepts, by its own count; `None` if unknown. No margin is kept in it for
     /// counts that may be low.
     pub(crate) limit: Option<Tokens>,
@@ -41,30 +41,30 @@ pub(crate) struct Setup {
     pub(crate) window: Option<Tokens>,
     /// Tokens that hooks may add.
     pub(crate) reserve: Tokens,
-    pub(crate) recorded: Recorded,
+    pub(crate) recorded: RecordedSettings,
 }
 
 /// Settings recorded with a call, by content.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
-    pub(crate) policy: Content,
-    pub(crate) profile: Option<Content>,
-    pub(crate) rendering: Content,
+pub(crate) struct RecordedSettings {
+    pub(crate) policy: HashedText,
+    pub(crate) profile: Option<HashedText>,
+    pub(crate) rendering: HashedText,
 }
 
 /// Rendering of a request: with its events and edits, everything needed to render it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Rendering {
+pub(crate) struct RecordedRendering {
     pub(crate) format: Format,
     pub(crate) options: RenderOptions,
     pub(crate) tokenizer: String,
     /// Plan for a client's history, if the request was rewritten from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) weave: Option<Plan>,
+    pub(crate) weave: Option<RewritePlan>,
 }
 
-impl Setup {
+impl SessionSetup {
     /// Settings for a model in a format. A model without a profile is accepted: its window is `window`, or unknown
     /// until the provider refuses a request as too long.
     pub(crate) fn new(
@@ -76,32 +76,36 @@ impl Setup {
         reserve: Tokens,
     ) -> Self {
         let profile = profiles.find(model).ok().cloned();
-        let usual = || Meter::new(Tokenizer::O200k.counter(), Overhead::default());
+        let usual = || Meter::new(Tokenizer::O200k.counter(), TokenOverhead::default());
         let meter = Arc::new(profile.as_ref().map_or_else(usual, Profile::meter));
-        let spoken = profile.as_ref().filter(|profile| spoken_by(profile) == Some(format));
+        let spoken = profile.as_ref().filter(|profile| format_spoken_by(profile) == Some(format));
         let rules = match spoken {
             Some(profile) => profile.legality.iter().copied().collect(),
-            None => Rules::of(format),
+            None => ProviderRules::of(format),
         };
         let most = profile.as_ref().and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
         let limit = limit(window, profile.as_ref(), None);
-        let answer = most.min(Reserves::default().output);
+        let answer = most.min(WindowReserves::default().output);
         let answer = limit.map_or(answer, |limit| answer.min(Tokens(limit.0 / 4)));
         let options = RenderOptions {
             model: Some(ModelName(model.to_owned())),
             answer: Some(answer),
             rules,
             breakpoints: spoken
-                .map_or_else(Breakpoints::default, |profile| Breakpoints::of(&profile.cache, None)),
+                .map_or_else(CacheBreakpoints::default, |profile| CacheBreakpoints::of(&profile.cache, None)),
             summary: policy.summary.map(|rules| rules.shape).unwrap_or_default(),
         };
-        let terms = profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
-        let rendering =
-            Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned(), weave: None };
-        let recorded = Recorded {
-            policy: Content::new(json(policy)),
-            profile: profile.as_ref().map(|profile| Content::new(json(profile))),
-            rendering: Content::new(json(&rendering)),
+        let terms = profile.as_ref().map(|profile| CacheTerms::new(&profile.cache, &profile.prices));
+        let rendering = RecordedRendering {
+            format,
+            options: options.clone(),
+            tokenizer: meter.name().to_owned(),
+            weave: None,
+        };
+        let recorded = RecordedSettings {
+            policy: HashedText::new(json(policy)),
+            profile: profile.as_ref().map(|profile| HashedText::new(json(profile))),
+            rendering: HashedText::new(json(&rendering)),
         };
         Self {
             format,
@@ -120,8 +124,8 @@ impl Setup {
 
     /// The most that a request may hold if its sender gives the size of the window or the length of the answer:
     /// exactly that much is left for the answer.
-    pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> Limit {
-        Limit { most: limit(window, self.profile.as_ref(), answer), window }
+    pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> RequestLimit {
+        RequestLimit { most: limit(window, self.profile.as_ref(), answer), window }
     }
 
     /// Returns true if requests are made with equal settings.
@@ -132,34 +136,39 @@ impl Setup {
     }
 
     /// Recorded rendering of requests that are rewritten from a client's.
-    pub(crate) fn weaving(&self, plan: Plan) -> Content {
+    pub(crate) fn weaving(&self, plan: RewritePlan) -> HashedText {
         let (format, options) = (self.format, self.options.clone());
         let tokenizer = self.meter.name().to_owned();
-        Content::new(json(&Rendering { format, options, tokenizer, weave: Some(plan) }))
+        HashedText::new(json(&RecordedRendering { format, options, tokenizer, weave: Some(plan) }))
     }
 
     /// Room of the next request, given the limits that calls have shown.
-    pub(crate) fn budget(&self, learned: Learned) -> Budget {
-        self.budget_within(Limit { most: self.limit, window: self.window }, learned)
+    pub(crate) fn budget(&self, learned: ObservedLimits) -> Budget {
+        self.budget_within(RequestLimit { most: self.limit, window: self.window }, learned)
     }
 
     /// The same for a request with a limit of its own.
-    pub(crate) fn budget_within(&self, Limit { most: known, .. }: Limit, learned: Learned) -> Budget {
+    pub(crate) fn budget_within(
+        &self,
+        RequestLimit { most: known, .. }: RequestLimit,
+        learned: ObservedLimits,
+    ) -> Budget {
         let known = known.map(|most| most.less(self.kept_free(learned).of(most)));
         let limit = match (known, learned.limit) {
             (Some(known), Some(learned)) => known.min(learned),
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
         };
         let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
-        let base = Budget::new(ceiling).reserve(self.reserve);
-        let thresholds = self.profile.as_ref().map_or_else(Thresholds::default, |profile| profile.thresholds);
+        let base = Budget::new(ceiling).with_reserve(self.reserve);
+        let thresholds =
+            self.profile.as_ref().map_or_else(CompactionThresholds::default, |profile| profile.thresholds);
         let of = |share: Share| share.of(base.ceiling());
         let (target, trigger, force) = (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
-        self.policy.budget(base.act(target, trigger, force))
+        self.policy.budget(base.with_thresholds(target, trigger, force))
     }
 
     /// The share of a limit that is kept free because counts may be low: the profile's, until calls have shown one.
-    fn kept_free(&self, learned: Learned) -> Share {
+    fn kept_free(&self, learned: ObservedLimits) -> Share {
         let inexact = self.profile.as_ref().filter(|profile| !profile.tokenizer.is_exact());
         match inexact.map(|profile| profile.margin) {
             Some(margin) if learned.calls >= ENOUGH_CALLS => margin.min(LEAST_KEPT_FREE),
@@ -178,7 +187,7 @@ const LEAST_KEPT_FREE: Share = Share::percent(3);
 
 /// The most that a request may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
+pub(crate) struct RequestLimit {
     /// The most input, by the provider's count; `None` if unknown.
     most: Option<Tokens>,
     /// The configured window, in place of the profile's.
@@ -187,7 +196,7 @@ pub(crate) struct Limit {
 
 /// The most input a model accepts, by the provider's count. `answer` is the length of an answer, if known.
 fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Tokens>) -> Option<Tokens> {
-    let usual = Reserves::default();
+    let usual = WindowReserves::default();
     // Of a configured window a quarter is left for the answer, or as much as a budget usually leaves. A request for
     // more than half of it is unlikely to get it.
     let left = |window: Tokens| match answer {
@@ -195,7 +204,7 @@ fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Token
         None => usual.output.min(Tokens(window.0 / 4)),
     };
     let given = window.map(|window| window.less(left(window)));
-    let reserves = Reserves { output: answer.unwrap_or(usual.output), ..usual };
+    let reserves = WindowReserves { output: answer.unwrap_or(usual.output), ..usual };
     let known = profile.map(|profile| Budget::for_profile(profile, reserves).ceiling());
     given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()
 }
@@ -203,7 +212,7 @@ fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Token
 /// Limits that the calls of a session have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Learned {
+pub(crate) struct ObservedLimits {
     /// The limit that the provider named when it refused a request.
     limit: Option<Tokens>,
     /// The largest allowed estimate: less than the one refused.
@@ -215,13 +224,13 @@ pub(crate) struct Learned {
 }
 
 /// Largest plausible error of an estimate, in thousandths: beyond this, the count is of something else.
-const MOST_SHORT: u64 = 1_000;
+const MAX_SHORTFALL_PERMILLE: u64 = 1_000;
 
-impl Learned {
+impl ObservedLimits {
     /// Notes the provider's count for a request.
     pub(crate) fn counted(&mut self, estimated: Tokens, actual: Tokens) {
         let short = u128::from(actual.less(estimated).0) * 1_000 / u128::from(estimated.0.max(1));
-        self.short = u64::try_from(short).unwrap_or(MOST_SHORT).min(MOST_SHORT);
+        self.short = u64::try_from(short).unwrap_or(MAX_SHORTFALL_PERMILLE).min(MAX_SHORTFALL_PERMILLE);
         // Below half of the estimate a report is of something else, and shows no margin.
         self.calls = self.calls.saturating_add(u32::from(actual.0 > estimated.0 / 2));
         // A request that was accepted was not too long.
@@ -230,8 +239,8 @@ impl Learned {
     }
 
     /// Notes that the provider refused a request as too long: the next must be smaller, at any estimate.
-    pub(crate) fn refused(&mut self, estimated: Tokens, refused: Overflow) {
-        let Overflow { limit, asked } = refused;
+    pub(crate) fn refused(&mut self, estimated: Tokens, refused: ContextOverflow) {
+        let ContextOverflow { limit, asked } = refused;
         let limit = limit.filter(|limit| *limit > Tokens(0));
         let bound = match (asked, limit) {
             // Reduced by the ratio by which it was too long in the provider's count.
@@ -248,7 +257,7 @@ impl Learned {
     }
 
     /// The same without limits from refusals; `None` if there are none.
-    pub(crate) fn unbound(self) -> Option<Self> {
+    pub(crate) fn without_refusals(self) -> Option<Self> {
         (self.bound.is_some() || self.limit.is_some()).then_some(Self { bound: None, limit: None, ..self })
     }
 
@@ -270,17 +279,17 @@ fn json(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    fn setup(model: &str, window: Option<u64>) -> Setup {
+    fn setup(model: &str, window: Option<u64>) -> SessionSetup {
         let policy = Policy::named("epitome").unwrap();
         let window = window.map(Tokens);
-        Setup::new(Format::OpenaiChat, model, window, policy, &Profiles::builtin(), Tokens(0))
+        SessionSetup::new(Format::OpenaiChat, model, window, policy, &Profiles::builtin(), Tokens(0))
     }
 
     #[test]
     fn a_window_nobody_knows_is_not_guessed() {
-        assert_eq!(setup("somebody's model", None).budget(Learned::default()).ceiling(), Tokens::MAX);
+        assert_eq!(setup("somebody's model", None).budget(ObservedLimits::default()).ceiling(), Tokens::MAX);
         assert_eq!(
-            setup("somebody's model", Some(8_000)).budget(Learned::default()).ceiling(),
+            setup("somebody's model", Some(8_000)).budget(ObservedLimits::default()).ceiling(),
             Tokens(6_000)
         );
     }
@@ -288,14 +297,14 @@ mod tests {
     #[test]
     fn what_the_provider_counts_and_refuses_makes_the_budget_smaller() {
         let setup = setup("somebody's model", Some(8_000));
-        let mut learned = Learned::default();
+        let mut learned = ObservedLimits::default();
         learned.counted(Tokens(1_000), Tokens(1_200));
         assert_eq!(setup.budget(learned).ceiling(), Tokens(5_000));
         learned.counted(Tokens(1_000), Tokens(900));
         assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
-        learned.refused(Tokens(5_500), Overflow { limit: Some(Tokens(4_096)), asked: None });
+        learned.refused(Tokens(5_500), ContextOverflow { limit: Some(Tokens(4_096)), asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
-        learned.refused(Tokens(4_000), Overflow { limit: None, asked: None });
+        learned.refused(Tokens(4_000), ContextOverflow { limit: None, asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
         learned.counted(Tokens(3_000), Tokens(3_000));
         assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
@@ -308,8 +317,8 @@ mod tests {
     #[test]
     fn what_is_kept_free_is_the_profiles_until_calls_have_told() {
         let setup = setup("claude-sonnet-4-5", Some(40_000));
-        let mut learned = Learned::default();
-        let ceiling = |learned: Learned| setup.budget(learned).ceiling();
+        let mut learned = ObservedLimits::default();
+        let ceiling = |learned: ObservedLimits| setup.budget(learned).ceiling();
         assert_eq!(ceiling(learned), Tokens(22_500));
         // A report about something else changes nothing.
         for actual in [0, 10_000, 10_000] {
@@ -326,8 +335,11 @@ mod tests {
     fn whatever_a_refusal_says_the_next_request_is_smaller() {
         let setup = setup("somebody's model", None);
         let check = |limit: Option<u64>, asked: Option<u64>, expect: u64| {
-            let mut learned = Learned::default();
-            learned.refused(Tokens(1_000), Overflow { limit: limit.map(Tokens), asked: asked.map(Tokens) });
+            let mut learned = ObservedLimits::default();
+            learned.refused(
+                Tokens(1_000),
+                ContextOverflow { limit: limit.map(Tokens), asked: asked.map(Tokens) },
+            );
             assert_eq!(setup.budget(learned).ceiling(), Tokens(expect), "{limit:?} {asked:?}");
         };
         check(None, None, 800);

@@ -3,54 +3,54 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Event, EventId, Fact, Logged, Noted, Seq, ThreadId, Tokens,
+    AnnotatedEvent, Digest, Event, EventId, Fact, LoggedEvent, Seq, ThreadId, Tokens,
     budget::Budget,
-    context::{Names, Tier},
-    cost::{Extension, Prompt, extends},
-    event::{Time, Usage},
-    pipeline::Step,
-    plan::{CacheChance, CacheUse},
-    profile::{Money, Rule},
-    summary::compaction::Drafting,
-    view::{Cause, Moment, Pass, Prepared, Sent, View},
+    context::{EventNaming, Tier},
+    cost::{Prompt, RequestExtension, extends},
+    cost_planner::{CacheObservations, CacheableCall},
+    event::{Timestamp, Usage},
+    model_view::{EditRecord, EpochCause, ModelView, NextCall, PreparationReport, SentRecord},
+    pipeline::ReductionStep,
+    profile::{Money, ProviderRule},
+    summary::compaction::CompactionSettings,
 };
 use epitome_store::{
-    EventLog, Head, Sqlite,
-    records::{CallRow, Content, NewCall, NewOutcome, Record},
+    EventLog, SqliteStore, ThreadHead,
+    records::{CallRow, CommitRecord, HashedText, NewCall, NewCallOutcome},
 };
-use epitome_wire::{Answered, PromptMemo, overflow::Overflow, render::settle_thinking};
+use epitome_wire::{ModelAnswer, PromptMemo, overflow::ContextOverflow, render::settle_thinking};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    arriving::RecallOffer,
-    audit,
+    call_input::RecallOffer,
+    call_replay,
     error::SessionError,
-    reading::{PAGE, parse, read_page, read_these, read_window},
-    setup::{Learned, Limit, Setup},
-    thrash::Thrash,
+    setup::{ObservedLimits, RequestLimit, SessionSetup},
+    thrash_detector::ThrashDetector,
+    thread_reading::{EVENTS_PER_PAGE, parse, read_page, read_these, read_window},
 };
 use crate::{
     compact::CompactError,
-    compose::{Inheritance, Script},
+    rewrite::{ForkInheritance, RewriteRecord},
 };
 
 /// Data recorded with a call: the reducers' work and the limits known then, so that the session reopened later knows
 /// the same.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Made {
+struct CallDetail {
     /// Effects of each reducer.
     #[serde(skip_deserializing)]
-    reducers: Vec<Step>,
+    reducers: Vec<ReductionStep>,
     /// The hooks that added something.
     injected: Vec<String>,
-    learned: Learned,
-    thrash: Thrash,
+    learned: ObservedLimits,
+    thrash: ThrashDetector,
     /// True if a size demanded the compaction that was made for it, if one was.
     forced: bool,
-    cache: CacheUse,
+    cache: CacheObservations,
     /// Part of the call before that the cache could hold.
-    chance: Option<CacheChance>,
+    chance: Option<CacheableCall>,
     /// The configured window, in place of the profile's.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<Tokens>,
@@ -60,33 +60,33 @@ struct Made {
 /// session.
 pub(crate) fn window_of(call: &NewCall) -> Option<Tokens> {
     // Data of another version is ignored.
-    serde_json::from_str::<Made>(&call.steps).unwrap_or_default().window
+    serde_json::from_str::<CallDetail>(&call.steps).unwrap_or_default().window
 }
 
 /// Number of events up to which an answer is counted here; no answer has more.
-const FEW: usize = 16;
+const MAX_ANSWER_EVENTS: usize = 16;
 
 /// State of a session in memory.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) setup: Arc<Setup>,
+pub(crate) struct SessionState {
+    pub(crate) setup: Arc<SessionSetup>,
     /// The newest request's own limit.
-    pub(crate) limit: Option<Limit>,
-    pub(crate) view: View,
-    pub(super) head: Head,
+    pub(crate) limit: Option<RequestLimit>,
+    pub(crate) view: ModelView,
+    pub(super) head: ThreadHead,
     memo: PromptMemo,
     /// The last request, as a cache sees it.
     pub(super) sent: Option<Prompt>,
     /// The last call: its number and its estimate.
     pub(super) last: Option<(u64, Tokens)>,
-    pub(super) learned: Learned,
-    pub(super) thrash: Thrash,
+    pub(super) learned: ObservedLimits,
+    pub(super) thrash: ThrashDetector,
     /// Behaviour of the provider's cache, as the calls have shown it.
-    pub(crate) cache: CacheUse,
+    pub(crate) cache: CacheObservations,
     /// Part of the call before that the last call could read from the cache.
-    chance: Option<CacheChance>,
+    chance: Option<CacheableCall>,
     /// The contents that the last call named.
-    pub(super) named: Option<Named>,
+    pub(super) named: Option<SettingsDigests>,
     /// The compaction whose summary is in the memory files, as far as known.
     pub(super) noted: Option<Seq>,
     /// True if summaries may have been ordered: every order is in the log.
@@ -99,45 +99,49 @@ pub(crate) struct State {
 
 /// A request as it was written, rendered or rewritten.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenCall {
     pub(crate) hash: Digest,
     pub(crate) bytes: u64,
     /// Data to write it again.
-    pub(crate) rendering: Content,
+    pub(crate) rendering: HashedText,
     /// Record of the client's request, if it was rewritten from one.
     pub(crate) script: Option<String>,
     /// Contents that the record names.
-    pub(crate) pieces: Vec<Content>,
+    pub(crate) pieces: Vec<HashedText>,
     /// The request as a cache sees it, if it was read.
     pub(crate) prompt: Option<Prompt>,
 }
 
 /// Contents that a call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct SettingsDigests {
     policy: Digest,
     profile: Option<Digest>,
     rendering: Digest,
 }
 
-impl Named {
+impl SettingsDigests {
     pub(super) fn by(call: &NewCall) -> Self {
         Self { policy: call.policy, profile: call.profile, rendering: call.rendering }
     }
 }
 
-impl State {
+impl SessionState {
     /// Reads the state from the log and the records beside it.
-    pub(crate) fn restore(store: &Sqlite, thread: ThreadId, setup: Arc<Setup>) -> Result<Self, SessionError> {
+    pub(crate) fn restore(
+        store: &SqliteStore,
+        thread: ThreadId,
+        setup: Arc<SessionSetup>,
+    ) -> Result<Self, SessionError> {
         Self::restore_with(store, thread, setup, None)
     }
 
     /// Reads the state of a fork in which no call was made yet, with the state it takes from its parent.
     pub(super) fn inherits(
         &mut self,
-        store: &Sqlite,
+        store: &SqliteStore,
         thread: ThreadId,
-        inherited: &Inheritance,
+        inherited: &ForkInheritance,
     ) -> Result<(), SessionError> {
         let mut restored = Self::restore_with(store, thread, Arc::clone(&self.setup), Some(inherited))?;
         restored.learn_limits(&inherited.call);
@@ -146,33 +150,35 @@ impl State {
     }
 
     fn restore_with(
-        store: &Sqlite,
+        store: &SqliteStore,
         thread: ThreadId,
-        setup: Arc<Setup>,
-        inherited: Option<&Inheritance>,
+        setup: Arc<SessionSetup>,
+        inherited: Option<&ForkInheritance>,
     ) -> Result<Self, SessionError> {
         let newest = store.last_call(thread)?;
         let last = match &newest {
-            Some(row) if row.call.is_relayed() => store.last_made_call(thread)?,
+            Some(row) if row.call.is_relayed() => store.last_composed_call(thread)?,
             _ => newest.clone(),
         };
         let mut passes = Vec::new();
-        for (call, _, pass) in store.passes(thread)? {
-            passes.push(parse::<Pass>("pass", call, &pass)?);
+        for (call, _, pass) in store.edit_records(thread)? {
+            passes.push(parse::<EditRecord>("pass", call, &pass)?);
         }
-        let sent = last.as_ref().map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
-        let names = Names::Thread(thread);
+        let sent =
+            last.as_ref().map(|row| parse::<SentRecord>("sent", row.number, &row.call.sent)).transpose()?;
+        let names = EventNaming::Thread(thread);
         let head = store.head(thread)?;
-        let pivot = store.pivot(thread)?;
+        let pivot = store.compaction_in_force(thread)?;
         let line = read_window(store, thread, &passes, (head.seq, pivot.as_ref()), &setup.meter)?;
         // Another writer may have appended in between; missing events are read later.
-        let end = line.last().map_or(Head::START, |last| Head { seq: last.id.seq, link: last.link });
+        let end =
+            line.last().map_or(ThreadHead::START, |last| ThreadHead { seq: last.id.seq, link: last.link });
         let last_prompt =
-            audit::prompt_of(store, thread, last.as_ref(), &passes, pivot.as_ref(), &setup.meter);
+            call_replay::prompt_of(store, thread, last.as_ref(), &passes, pivot.as_ref(), &setup.meter);
         let meter = Arc::clone(&setup.meter);
         let view = match inherited {
-            Some(inherited) => View::restore_fork(&line, passes, inherited.origin.clone(), meter, names),
-            None => View::restore(&line, passes, sent, meter, names),
+            Some(inherited) => ModelView::restore_fork(&line, passes, inherited.origin.clone(), meter, names),
+            None => ModelView::restore(&line, passes, sent, meter, names),
         };
         let mut state = Self {
             view,
@@ -182,9 +188,9 @@ impl State {
             head: end,
             sent: last_prompt,
             last: newest.map(|row| (row.number, row.call.estimated)),
-            learned: Learned::default(),
-            thrash: Thrash::default(),
-            cache: CacheUse::default(),
+            learned: ObservedLimits::default(),
+            thrash: ThrashDetector::default(),
+            cache: CacheObservations::default(),
             chance: None,
             named: None,
             noted: None,
@@ -192,7 +198,7 @@ impl State {
             offers_recall: last
                 .as_ref()
                 .and_then(|last| last.call.script.as_deref())
-                .is_some_and(Script::offers_recall),
+                .is_some_and(RewriteRecord::offers_recall),
             unanswered: None,
         };
         state.show_names();
@@ -204,25 +210,25 @@ impl State {
     }
 
     /// Reads the state again: the current one may be wrong.
-    pub(crate) fn again(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+    pub(crate) fn reload(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
         let restored = Self::restore(store, thread, Arc::clone(&self.setup))?;
         *self = Self { limit: self.limit, ..restored };
         Ok(())
     }
 
     /// State of a thread without events.
-    pub(crate) fn fresh(thread: ThreadId, setup: Arc<Setup>) -> Self {
+    pub(crate) fn fresh(thread: ThreadId, setup: Arc<SessionSetup>) -> Self {
         Self {
-            view: View::new(Arc::clone(&setup.meter), Names::Thread(thread)),
+            view: ModelView::new(Arc::clone(&setup.meter), EventNaming::Thread(thread)),
             memo: PromptMemo::new(Arc::clone(&setup.meter)),
             limit: None,
             setup,
-            head: Head::START,
+            head: ThreadHead::START,
             sent: None,
             last: None,
-            learned: Learned::default(),
-            thrash: Thrash::default(),
-            cache: CacheUse::default(),
+            learned: ObservedLimits::default(),
+            thrash: ThrashDetector::default(),
+            cache: CacheObservations::default(),
             chance: None,
             named: None,
             noted: None,
@@ -252,15 +258,16 @@ impl State {
     /// Takes over the limits known at the session's last call, and those that the call has shown since.
     fn learn(&mut self, last: &CallRow) {
         // Data of another version is ignored.
-        let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
+        let knew: CallDetail = serde_json::from_str(&last.call.steps).unwrap_or_default();
         self.thrash = knew.thrash;
-        let _ = self.stands_on(last.number, last.call.summary.map(|summary| summary.seq), knew.forced);
+        let _ =
+            self.note_compacted_call(last.number, last.call.summary.map(|summary| summary.seq), knew.forced);
         self.learn_limits(last);
     }
 
     /// Learns from a call the limits of its provider.
     fn learn_limits(&mut self, last: &CallRow) {
-        let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
+        let knew: CallDetail = serde_json::from_str(&last.call.steps).unwrap_or_default();
         // Another model's counts and limits do not apply to this one.
         if last.call.model.as_ref() != Some(&self.setup.model.0) {
             return;
@@ -272,7 +279,7 @@ impl State {
             if let Some(usage) = &outcome.usage {
                 self.is_counted(last.call.estimated, usage);
             }
-            if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
+            if let Some(refused) = outcome.error.as_deref().and_then(RecordedOverflow::read) {
                 self.learned.refused(last.call.estimated, refused.0);
             }
         }
@@ -280,21 +287,26 @@ impl State {
 
     /// Notes that a call stands on a compaction, which a size demanded if `is_forced`. Returns the distance between
     /// such compactions, if they are too close.
-    pub(super) fn stands_on(&mut self, call: u64, compaction: Option<Seq>, is_forced: bool) -> Option<u64> {
-        self.thrash.stands_on(call, compaction?, is_forced)
+    pub(super) fn note_compacted_call(
+        &mut self,
+        call: u64,
+        compaction: Option<Seq>,
+        is_forced: bool,
+    ) -> Option<u64> {
+        self.thrash.note_compacted_call(call, compaction?, is_forced)
     }
 
     /// Notes the provider's count for the last call.
     pub(super) fn is_counted(&mut self, estimated: Tokens, usage: &Usage) {
         self.learned.counted(estimated, usage.input());
-        self.cache.counted(usage, self.chance.take());
+        self.cache.observe(usage, self.chance.take());
     }
 
     /// Takes in events that others have appended since.
-    pub(crate) fn catch_up(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+    pub(crate) fn catch_up(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
         loop {
             let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
-            let full = page.len() == PAGE;
+            let full = page.len() == EVENTS_PER_PAGE;
             for (logged, pieces) in page {
                 self.take(logged, pieces);
             }
@@ -305,9 +317,9 @@ impl State {
     }
 
     /// The same for the few events of an answer, which are counted here: the store may derive its data later.
-    pub(super) fn follow(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
-        let events = store.read(thread, self.head.seq.next(), FEW)?;
-        if events.len() == FEW {
+    pub(super) fn follow(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+        let events = store.read(thread, self.head.seq.next(), MAX_ANSWER_EVENTS)?;
+        if events.len() == MAX_ANSWER_EVENTS {
             return self.catch_up(store, thread);
         }
         for logged in events {
@@ -317,8 +329,8 @@ impl State {
         self.fill(store, thread)
     }
 
-    fn take(&mut self, logged: Arc<Logged>, pieces: Vec<Tokens>) {
-        self.head = Head { seq: logged.id.seq, link: logged.link };
+    fn take(&mut self, logged: Arc<LoggedEvent>, pieces: Vec<Tokens>) {
+        self.head = ThreadHead { seq: logged.id.seq, link: logged.link };
         self.may_have_jobs |= matches!(logged.event.fact, Fact::CompactionRequested { .. });
         self.view.push(logged, pieces);
     }
@@ -333,45 +345,45 @@ impl State {
     }
 
     /// Reads events that are needed again though notes or a summary stood for them.
-    pub(super) fn fill(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn fill(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
         while let Some(needed) = self.view.needs_more() {
-            self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
+            self.view.supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
         Ok(())
     }
 
     /// Reads all events that only notes stand for: a summary needs them.
-    pub(super) fn fill_all(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn fill_all(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
         if let Some(needed) = self.view.needs_all() {
-            self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
+            self.view.supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
         Ok(())
     }
 
     /// Takes in an event that is about to be appended, or already was.
-    pub(super) fn push(&mut self, thread: ThreadId, event: &Noted) {
+    pub(super) fn push(&mut self, thread: ThreadId, event: &AnnotatedEvent) {
         let link = event.link_after(self.head.link);
         let pieces = self.setup.meter.pieces_noted(event);
         let id = EventId { thread, seq: self.head.seq.next() };
-        self.take(Arc::new(Logged { id, event: Event::clone(event), link }), pieces);
+        self.take(Arc::new(LoggedEvent { id, event: Event::clone(event), link }), pieces);
     }
 
     /// Decides the content of the next request.
     pub(super) fn prepare(
         &mut self,
-        (store, thread): (&Sqlite, ThreadId),
-        setup: &Setup,
+        (store, thread): (&SqliteStore, ThreadId),
+        setup: &SessionSetup,
         budget: &Budget,
-        moment: &Moment<'_>,
-    ) -> Result<Prepared, SessionError> {
+        moment: &NextCall<'_>,
+    ) -> Result<PreparationReport, SessionError> {
         let refused = CompactError::from;
         let mut prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
         if self.view.needs_more().is_some() {
             self.fill(store, thread)?;
             prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
         }
-        if setup.options.rules.has(Rule::PreservedThinking) {
-            self.view.settle(|context, sent| {
+        if setup.options.rules.has(ProviderRule::PreservedThinking) {
+            self.view.adjust_prepared(|context, sent| {
                 settle_thinking(context, sent, &setup.options.rules, budget.ceiling())
                     .map(|settled| settled.context)
                     .map_err(CompactError::from)
@@ -383,17 +395,18 @@ impl State {
     /// Writes the prepared request.
     pub(super) fn write(
         &mut self,
-        setup: &Setup,
-        prepared: &mut Prepared,
-    ) -> Result<(Written, String), CompactError> {
+        setup: &SessionSetup,
+        prepared: &mut PreparationReport,
+    ) -> Result<(WrittenCall, String), CompactError> {
         let rendered = setup.format.render(self.view.context(), &setup.options)?;
         let prompt = setup.format.prompt(&rendered.body, &mut self.memo)?;
-        let is_grown = self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == Extension::Extends);
+        let is_grown =
+            self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == RequestExtension::Extends);
         if !is_grown && prepared.cause.is_none() {
-            self.view.reset(Cause::Format);
-            prepared.cause = Some(Cause::Format);
+            self.view.reset(EpochCause::Format);
+            prepared.cause = Some(EpochCause::Format);
         }
-        let written = Written {
+        let written = WrittenCall {
             hash: Digest::of(rendered.body.as_bytes()),
             bytes: rendered.body.len() as u64,
             rendering: setup.recorded.rendering.clone(),
@@ -405,37 +418,37 @@ impl State {
     }
 
     /// The contents that a call names and the one before it did not.
-    pub(super) fn contents(&self, setup: &Setup, written: &Written) -> Vec<Record> {
+    pub(super) fn contents(&self, setup: &SessionSetup, written: &WrittenCall) -> Vec<CommitRecord> {
         let recorded = &setup.recorded;
         let named = self.named.as_ref();
         let mut records = Vec::new();
         if named.is_none_or(|named| named.policy != recorded.policy.hash) {
-            records.push(Record::Content(recorded.policy.clone()));
+            records.push(CommitRecord::Content(recorded.policy.clone()));
         }
         if let Some(profile) = &recorded.profile
             && named.is_none_or(|named| named.profile != Some(profile.hash))
         {
-            records.push(Record::Content(profile.clone()));
+            records.push(CommitRecord::Content(profile.clone()));
         }
         if named.is_none_or(|named| named.rendering != written.rendering.hash) {
-            records.push(Record::Content(written.rendering.clone()));
+            records.push(CommitRecord::Content(written.rendering.clone()));
         }
-        records.extend(written.pieces.iter().cloned().map(Record::Piece));
+        records.extend(written.pieces.iter().cloned().map(CommitRecord::Piece));
         records
     }
 
     /// The record of the call. From here on the view counts it as sent.
     pub(super) fn record(
         &mut self,
-        setup: &Setup,
-        prepared: &Prepared,
-        written: Written,
+        setup: &SessionSetup,
+        prepared: &PreparationReport,
+        written: WrittenCall,
         injected: &[String],
-        now: Time,
+        now: Timestamp,
     ) -> NewCall {
         let estimated = self.view.context().tokens();
         self.chance = self.chance_of(prepared, estimated, now);
-        let made = Made {
+        let made = CallDetail {
             reducers: prepared.steps.clone(),
             injected: injected.to_vec(),
             learned: self.learned,
@@ -472,14 +485,14 @@ impl State {
     }
 
     /// Part of the call before that this one can read from the cache, unless a decision prevents it.
-    fn chance_of(&self, prepared: &Prepared, size: Tokens, now: Time) -> Option<CacheChance> {
-        if !matches!(prepared.cause, None | Some(Cause::Client | Cause::Format)) {
+    fn chance_of(&self, prepared: &PreparationReport, size: Tokens, now: Timestamp) -> Option<CacheableCall> {
+        if !matches!(prepared.cause, None | Some(EpochCause::Client | EpochCause::Format)) {
             return None;
         }
         let last = self.view.last()?;
         let pause = u64::try_from(now.0.saturating_sub(last.at?.0) / 1_000).unwrap_or(0);
         let lifetime = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None));
-        Some(CacheChance { sent: last.tokens, size, pause, lifetime })
+        Some(CacheableCall { sent: last.tokens, size, pause, lifetime })
     }
 
     /// First event shown of the history.
@@ -490,15 +503,15 @@ impl State {
     }
 
     /// Settings for drafting compactions under a budget.
-    pub(crate) fn drafting(&self, budget: &Budget) -> Drafting {
+    pub(crate) fn drafting(&self, budget: &Budget) -> CompactionSettings {
         let context = self.view.context();
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let rules = self.setup.policy.summary.unwrap_or_default();
-        rules.drafting(budget, prefix)
+        rules.compaction_settings(budget, prefix)
     }
 
     /// Returns true if the provider may still hold the last request.
-    pub(crate) fn is_warm(&self, now: Time) -> bool {
+    pub(crate) fn is_warm(&self, now: Timestamp) -> bool {
         let last = self.view.last().and_then(|last| last.at);
         let lifetime = self.cache_lifetime();
         last.is_some_and(|last| {
@@ -525,13 +538,13 @@ impl State {
         }
     }
 
-    pub(super) fn outcome(&self, call: u64, now: Time, answered: &Answered) -> NewOutcome {
+    pub(super) fn outcome(&self, call: u64, now: Timestamp, answered: &ModelAnswer) -> NewCallOutcome {
         let answer = answered.events.iter().find_map(|event| match &event.fact {
             Fact::AssistantSaid { answer, .. } => answer.clone(),
             _ => None,
         });
         let cost = answered.usage.as_ref().and_then(|usage| self.cost(usage));
-        NewOutcome { call, time: Some(now), answer, usage: answered.usage, cost, error: None }
+        NewCallOutcome { call, time: Some(now), answer, usage: answered.usage, cost, error: None }
     }
 
     fn cost(&self, usage: &Usage) -> Option<Money> {
@@ -540,15 +553,15 @@ impl State {
 }
 
 /// Returns true if a compaction was made because a size demanded it.
-pub(super) fn is_forced(prepared: &Prepared) -> bool {
-    prepared.compaction.is_some() && prepared.acted.as_ref().is_some_and(Cause::is_forced)
+pub(super) fn is_forced(prepared: &PreparationReport) -> bool {
+    prepared.compaction.is_some() && prepared.acted.as_ref().is_some_and(EpochCause::is_forced)
 }
 
 /// A refusal as too long, as it is recorded with the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overflowed(pub(crate) Overflow);
+pub(crate) struct RecordedOverflow(pub(crate) ContextOverflow);
 
-impl std::fmt::Display for Overflowed {
+impl std::fmt::Display for RecordedOverflow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("too long for the provider")?;
         if let Some(limit) = self.0.limit {
@@ -561,7 +574,7 @@ impl std::fmt::Display for Overflowed {
     }
 }
 
-impl Overflowed {
+impl RecordedOverflow {
     /// Reads the record of a call's end; `None` if it is another kind.
     fn read(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("too long for the provider")?;
@@ -570,7 +583,7 @@ impl Overflowed {
             let end = number.find(',').unwrap_or(number.len());
             number[..end].parse().ok().map(Tokens)
         };
-        Some(Self(Overflow { limit: number(", which takes "), asked: number(", and counts ") }))
+        Some(Self(ContextOverflow { limit: number(", which takes "), asked: number(", and counts ") }))
     }
 }
 
@@ -586,10 +599,10 @@ mod tests {
     fn what_a_refusal_said_is_read_from_its_record() {
         for limit in [None, Some(Tokens(4_096))] {
             for asked in [None, Some(Tokens(5_000))] {
-                let overflowed = Overflowed(Overflow { limit, asked });
-                assert_eq!(Overflowed::read(&overflowed.to_string()), Some(overflowed));
+                let overflowed = RecordedOverflow(ContextOverflow { limit, asked });
+                assert_eq!(RecordedOverflow::read(&overflowed.to_string()), Some(overflowed));
             }
         }
-        assert_eq!(Overflowed::read("the provider answered 500"), None);
+        assert_eq!(RecordedOverflow::read("the provider answered 500"), None);
     }
 }

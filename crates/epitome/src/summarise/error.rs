@@ -8,7 +8,7 @@ use std::{error::Error, fmt, time::Duration};
 use epitome_core::Tokens;
 use epitome_wire::WireError;
 
-use super::key::KeyError;
+use super::api_key::KeyError;
 
 /// Reason why a summariser gave no draft.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum SummarizeError {
         /// Host of the server.
         host: String,
         /// Step that took too long.
-        waited: Waited,
+        waited: TimeoutStep,
         /// Time limit of that step.
         after: Duration,
     },
@@ -137,7 +137,7 @@ pub enum SummarizeError {
         /// Name of the summariser.
         name: String,
         /// Prospect of asking again.
-        hope: Hope,
+        hope: RetryProspect,
         /// Error of the summariser.
         source: Box<dyn Error + Send + Sync>,
     },
@@ -145,7 +145,7 @@ pub enum SummarizeError {
 
 /// Prospect of asking a summariser again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hope {
+pub enum RetryProspect {
     /// Asking again may help.
     Again,
     /// Asking again is useless.
@@ -154,7 +154,7 @@ pub enum Hope {
 
 /// Step of a request that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Waited {
+pub enum TimeoutStep {
     /// Connecting.
     Connection,
     /// Waiting for the first byte of the answer.
@@ -163,7 +163,7 @@ pub enum Waited {
     Whole,
 }
 
-impl fmt::Display for Waited {
+impl fmt::Display for TimeoutStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connection => "connecting",
@@ -179,7 +179,7 @@ impl SummarizeError {
         match self {
             Self::Timeout { .. } | Self::RateLimited { .. } | Self::Io { .. } => true,
             Self::Refused { status, .. } => matches!(status, 408 | 409 | 425 | 500..),
-            Self::Other { hope, .. } => *hope == Hope::Again,
+            Self::Other { hope, .. } => *hope == RetryProspect::Again,
             Self::Overflow { .. }
             | Self::Redirected { .. }
             | Self::Unreadable { .. }

@@ -18,7 +18,7 @@ use std::{
 use epitome_core::Tokens;
 use epitome_wire::{
     Format,
-    ask::{Ask, LimitName},
+    plain_request::{OutputLimitName, PlainRequest},
 };
 use reqwest::{
     Client, Response, Url,
@@ -29,37 +29,37 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 
 use super::{
-    Draft, Summarize, SummarizeError, Summarizing, SummaryRequest, Waited,
-    key::Key,
-    retry::{Jitter, Retries, persist},
+    ModelDraft, Summarize, SummarizeError, SummaryFuture, SummaryRequest, TimeoutStep,
+    api_key::ApiKey,
+    retry::{RetryJitter, RetryLimits, ask_with_retries},
 };
 
 mod address;
 mod answer;
 
-pub use self::{address::limit_name, answer::Reading};
+pub use self::{address::limit_name, answer::ServerAnswerReader};
 
 /// A model at an address.
-pub struct Remote {
+pub struct RemoteSummariser {
     client: Client,
     format: Format,
     url: Url,
     host: String,
     name: String,
     model: String,
-    key: Option<Key>,
+    key: Option<ApiKey>,
     window: Tokens,
-    limit_name: LimitName,
-    timeouts: Timeouts,
+    limit_name: OutputLimitName,
+    timeouts: ServerTimeouts,
     largest: usize,
-    retries: Retries,
+    retries: RetryLimits,
     /// Seed of the next question's jitter.
     seed: AtomicU64,
 }
 
 /// Time limits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct ServerTimeouts {
     /// Limit for connecting.
     pub connect: Duration,
     /// Limit for the first byte of the answer. A server that does not stream begins when it has written
@@ -69,7 +69,7 @@ pub struct Timeouts {
     pub whole: Duration,
 }
 
-impl Timeouts {
+impl ServerTimeouts {
     /// Limits with `whole` for the whole answer and for its first byte. Connecting has a shorter one, because
     /// a missing server shows sooner.
     pub fn of(whole: Duration) -> Self {
@@ -77,7 +77,7 @@ impl Timeouts {
     }
 }
 
-impl Default for Timeouts {
+impl Default for ServerTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -88,14 +88,14 @@ impl Default for Timeouts {
 }
 
 /// Largest answer that is read: far more than any summary.
-pub const LARGEST: usize = 8 << 20;
+pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// Most bytes of an error that are read.
-pub const LARGEST_ERROR: usize = 64 << 10;
+pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Reason why a summariser cannot be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum SummariserBuildError {
     /// The address is invalid.
     #[error("setting up a summariser: its address cannot be read; give one such as https://host/v1")]
     Address {
@@ -122,37 +122,37 @@ pub enum BuildError {
     },
 }
 
-/// Settings for a [`Remote`].
+/// Settings for a [`RemoteSummariser`].
 #[derive(Debug)]
 #[must_use = "it asks nobody before it is built"]
-pub struct Builder {
+pub struct RemoteSummariserBuilder {
     format: Format,
     address: String,
     model: String,
     window: Tokens,
-    key: Option<Key>,
-    limit_name: Option<LimitName>,
-    timeouts: Timeouts,
+    key: Option<ApiKey>,
+    limit_name: Option<OutputLimitName>,
+    timeouts: ServerTimeouts,
     largest: usize,
-    retries: Retries,
+    retries: RetryLimits,
     seed: Option<u64>,
 }
 
-impl Builder {
+impl RemoteSummariserBuilder {
     /// Sets the key. Without one, none is sent.
-    pub fn key(mut self, key: impl Into<Option<Key>>) -> Self {
+    pub fn key(mut self, key: impl Into<Option<ApiKey>>) -> Self {
         self.key = key.into();
         self
     }
 
     /// Sets the time limits.
-    pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
+    pub fn timeouts(mut self, timeouts: ServerTimeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
     /// Sets the retries.
-    pub fn retries(mut self, retries: Retries) -> Self {
+    pub fn retries(mut self, retries: RetryLimits) -> Self {
         self.retries = retries;
         self
     }
@@ -165,7 +165,7 @@ impl Builder {
 
     /// Sets the name of the answer's limit for a Chat server. By default OpenAI's own hosts get the name that
     /// all their models accept, and all others the name that all servers understand.
-    pub fn limit_name(mut self, name: LimitName) -> Self {
+    pub fn limit_name(mut self, name: OutputLimitName) -> Self {
         self.limit_name = Some(name);
         self
     }
@@ -177,7 +177,7 @@ impl Builder {
     }
 
     /// Builds the summariser.
-    pub fn build(self) -> Result<Remote, BuildError> {
+    pub fn build(self) -> Result<RemoteSummariser, SummariserBuildError> {
         let (url, host) = address::endpoint(self.format, &self.address)?;
         provide_tls();
         let client = Client::builder()
@@ -187,11 +187,14 @@ impl Builder {
             .referer(false)
             .user_agent(concat!("epitome/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| BuildError::Client { host: host.clone(), source: error.without_url().into() })?;
+            .map_err(|error| SummariserBuildError::Client {
+                host: host.clone(),
+                source: error.without_url().into(),
+            })?;
         let limit_name = self.limit_name.unwrap_or_else(|| limit_name(url.host_str().unwrap_or_default()));
         // Any number does, as long as two processes do not start with the same.
         let seed = self.seed.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
-        Ok(Remote {
+        Ok(RemoteSummariser {
             client,
             format: self.format,
             name: format!("{} at {host}", self.model),
@@ -217,15 +220,15 @@ fn provide_tls() {
     });
 }
 
-impl Remote {
+impl RemoteSummariser {
     /// A model at an address: `https://host/v1`, or the whole URL of the endpoint. `window` is its context
     /// window, including the answer.
     ///
     /// ```
-    /// use epitome::{core::Tokens, summarise::{Key, Remote, Summarize}, wire::Format};
+    /// use epitome::{core::Tokens, summarise::{ApiKey, RemoteSummariser, Summarize}, wire::Format};
     ///
-    /// let summariser = Remote::builder(Format::OpenaiChat, "http://127.0.0.1:8080/v1", "small", Tokens(8_192))
-    ///     .key(Key::new("not-needed-here")?)
+    /// let summariser = RemoteSummariser::builder(Format::OpenaiChat, "http://127.0.0.1:8080/v1", "small", Tokens(8_192))
+    ///     .key(ApiKey::new("not-needed-here")?)
     ///     .build()?;
     /// assert_eq!(summariser.name(), "small at 127.0.0.1:8080");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -235,17 +238,17 @@ impl Remote {
         address: impl Into<String>,
         model: impl Into<String>,
         window: Tokens,
-    ) -> Builder {
-        Builder {
+    ) -> RemoteSummariserBuilder {
+        RemoteSummariserBuilder {
             format,
             address: address.into(),
             model: model.into(),
             window,
             key: None,
             limit_name: None,
-            timeouts: Timeouts::default(),
-            largest: LARGEST,
-            retries: Retries::default(),
+            timeouts: ServerTimeouts::default(),
+            largest: MAX_ANSWER_BYTES,
+            retries: RetryLimits::default(),
             seed: None,
         }
     }
@@ -253,7 +256,7 @@ impl Remote {
     fn body(&self, request: &SummaryRequest) -> String {
         match &request.warm {
             Some(body) => body.clone(),
-            None => self.format.ask(&Ask {
+            None => self.format.write_plain_request(&PlainRequest {
                 model: &self.model,
                 system: &request.system,
                 user: &request.user,
@@ -264,23 +267,23 @@ impl Remote {
     }
 
     /// Asks once. The timeout covers the whole answer.
-    async fn once(&self, body: &str) -> Result<Draft, SummarizeError> {
-        let key = self.key.as_ref().map(Key::reveal).transpose();
+    async fn once(&self, body: &str) -> Result<ModelDraft, SummarizeError> {
+        let key = self.key.as_ref().map(ApiKey::reveal).transpose();
         let key = key.map_err(|source| SummarizeError::Key { host: self.host.clone(), source })?;
         let asked = timeout(self.timeouts.whole, self.exchange(body, key.as_ref()));
-        asked.await.unwrap_or_else(|_| Err(self.late(Waited::Whole, self.timeouts.whole)))
+        asked.await.unwrap_or_else(|_| Err(self.late(TimeoutStep::Whole, self.timeouts.whole)))
     }
 
-    async fn exchange(&self, body: &str, key: Option<&SecretString>) -> Result<Draft, SummarizeError> {
+    async fn exchange(&self, body: &str, key: Option<&SecretString>) -> Result<ModelDraft, SummarizeError> {
         let post =
             self.client.post(self.url.clone()).headers(headers(self.format, key)).body(body.to_owned());
         let sent = timeout(self.timeouts.first_byte, post.send()).await;
         let response = sent
-            .map_err(|_| self.late(Waited::FirstByte, self.timeouts.first_byte))?
+            .map_err(|_| self.late(TimeoutStep::FirstByte, self.timeouts.first_byte))?
             .map_err(|error| self.broken("sending the question", error))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let secrets = key.map(std::slice::from_ref).unwrap_or_default();
-        let reading = Reading { format: self.format, host: &self.host, secrets };
+        let reading = ServerAnswerReader { format: self.format, host: &self.host, secrets };
         if (300..400).contains(&status) {
             let to = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| self.url.join(to).ok());
@@ -291,7 +294,7 @@ impl Remote {
             return reading.answered(&body);
         }
         // As much of an error's body is quoted as could be read; a second error would only hide the first.
-        let body = self.read_some(response, LARGEST_ERROR).await;
+        let body = self.read_some(response, MAX_ERROR_BYTES).await;
         Err(reading.refused(status, &headers, &body))
     }
 
@@ -322,20 +325,20 @@ impl Remote {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn late(&self, waited: Waited, after: Duration) -> SummarizeError {
+    fn late(&self, waited: TimeoutStep, after: Duration) -> SummarizeError {
         SummarizeError::Timeout { host: self.host.clone(), waited, after }
     }
 
     /// Makes an error of a failed connection. Its URL may hold a key and is removed.
     fn broken(&self, doing: &'static str, error: reqwest::Error) -> SummarizeError {
         if error.is_connect() && error.is_timeout() {
-            return self.late(Waited::Connection, self.timeouts.connect);
+            return self.late(TimeoutStep::Connection, self.timeouts.connect);
         }
         SummarizeError::Io { host: self.host.clone(), doing, source: error.without_url().into() }
     }
 }
 
-impl Summarize for Remote {
+impl Summarize for RemoteSummariser {
     fn name(&self) -> &str {
         &self.name
     }
@@ -344,16 +347,16 @@ impl Summarize for Remote {
         self.window
     }
 
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
         Box::pin(async move {
             let body = self.body(request);
-            let jitter = Jitter::new(self.seed.fetch_add(1, Ordering::Relaxed));
-            persist(&self.retries, jitter, || self.once(&body)).await
+            let jitter = RetryJitter::new(self.seed.fetch_add(1, Ordering::Relaxed));
+            ask_with_retries(&self.retries, jitter, || self.once(&body)).await
         })
     }
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteSummariser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The address may hold a key in its query.
         f.debug_struct("Remote")

@@ -1,36 +1,39 @@
 //! Models that summarise: their settings, questions and answers.
 //!
-//! A [`Summarize`] only drafts: the gate decides whether its draft is admitted. [`Remote`] asks a model over
+//! A [`Summarize`] only drafts: the gate decides whether its draft is admitted. [`RemoteSummariser`] asks a model over
 //! HTTP in any of the three formats, with retries; anything else may implement the trait. [`draft`] makes
 //! questions of a span, as many as the summariser's own window needs. No summariser ever has tools, and none
 //! speaks as the session's persona.
 
-mod choose;
-mod chunk;
-mod cut;
+pub mod api_key;
+mod chunked_draft;
 mod error;
 mod http;
-pub mod key;
-mod material;
 pub mod prompt;
+mod request_mode;
 pub mod retry;
+mod shorten;
+mod span_entries;
 #[cfg(test)]
-mod testing;
+mod test_support;
 
 use std::{fmt::Debug, future::Future, pin::Pin};
 
 use epitome_core::{Tokens, event::Usage};
 
 pub use self::{
-    choose::{Apart, Warm, Way, cheaper},
-    chunk::{Drafted, Task, draft},
-    error::{Hope, SummarizeError, Waited},
-    http::{BuildError, Builder, LARGEST, LARGEST_ERROR, Reading, Remote, Timeouts, limit_name},
-    key::Key,
-    prompt::Instructions,
-    retry::Retries,
+    api_key::ApiKey,
+    chunked_draft::{DraftTask, DraftingResult, draft},
+    error::{RetryProspect, SummarizeError, TimeoutStep},
+    http::{
+        MAX_ANSWER_BYTES, MAX_ERROR_BYTES, RemoteSummariser, RemoteSummariserBuilder, ServerAnswerReader,
+        ServerTimeouts, SummariserBuildError, limit_name,
+    },
+    prompt::SummaryInstructions,
+    request_mode::{SeparateRequest, SummaryRequestMode, WarmRequest, cheaper},
+    retry::RetryLimits,
 };
-pub use epitome_core::verify::Finish;
+pub use epitome_core::draft_gate::DraftFinish;
 
 /// A writer of summaries.
 ///
@@ -41,7 +44,7 @@ pub use epitome_core::verify::Finish;
 /// ```
 /// use epitome::{
 ///     core::Tokens,
-///     summarise::{Draft, Finish, Summarize, SummaryRequest, Summarizing},
+///     summarise::{ModelDraft, DraftFinish, Summarize, SummaryRequest, SummaryFuture},
 /// };
 ///
 /// /// Says how long the question was.
@@ -55,10 +58,10 @@ pub use epitome_core::verify::Finish;
 ///     fn window(&self) -> Tokens {
 ///         Tokens(100_000)
 ///     }
-///     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+///     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
 ///         Box::pin(async move {
 ///             let text = format!("## Current Task\n- Read {} letters.", request.user.len());
-///             Ok(Draft { text, finish: Finish::Complete, usage: None, model: None })
+///             Ok(ModelDraft { text, finish: DraftFinish::Complete, usage: None, model: None })
 ///         })
 ///     }
 /// }
@@ -71,17 +74,17 @@ pub trait Summarize: Debug + Send + Sync {
     fn window(&self) -> Tokens;
 
     /// Scope in which its failures count.
-    fn scope(&self) -> Scope {
-        Scope::Everywhere
+    fn scope(&self) -> SummariserScope {
+        SummariserScope::Everywhere
     }
 
     /// Asks it one question.
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a>;
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a>;
 }
 
 /// Scope of a summariser's failures: it rests there for a while after several of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum SummariserScope {
     /// In all sessions that share its name.
     Everywhere,
     /// Only in the session that asked it, because it is asked with that session's own key.
@@ -89,7 +92,7 @@ pub enum Scope {
 }
 
 /// A summary that is being written.
-pub type Summarizing<'a> = Pin<Box<dyn Future<Output = Result<Draft, SummarizeError>> + Send + 'a>>;
+pub type SummaryFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelDraft, SummarizeError>> + Send + 'a>>;
 
 /// One question to a summariser.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,11 +110,11 @@ pub struct SummaryRequest {
 
 /// Answer of a summariser.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct ModelDraft {
     /// Text of the answer.
     pub text: String,
     /// Ending of the answer.
-    pub finish: Finish,
+    pub finish: DraftFinish,
     /// Usage, if it was counted.
     pub usage: Option<Usage>,
     /// Model that wrote it, as its server names it.

@@ -10,16 +10,16 @@ use std::{fmt::Write as _, sync::LazyLock};
 
 use epitome_core::{
     Digest, Tokens,
+    draft_gate::{NumberedSentences, format_instructions},
     meter::Meter,
-    summary::Brief,
-    verify::{NumberedSentences, form},
+    summary::StructuredSummary,
 };
 
-use super::material::{Entry, listed};
+use super::span_entries::{SpanEntry, listed};
 
 /// Instructions for one summary, in addition to those for every summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Instructions {
+pub struct SummaryInstructions {
     /// Topic to focus on, given by the user who asked for the summary.
     pub focus: Option<String>,
     /// Lines from plugins.
@@ -28,12 +28,12 @@ pub struct Instructions {
 
 /// Name of the wording below and of the format: a summary made with other prompts is another summary.
 pub static PROMPT_VERSION: LazyLock<String> = LazyLock::new(|| {
-    let words = [SYSTEM, ASIDE, RULES, CARRIED, &form(None)].join("\u{0}");
+    let words = [SYSTEM_PROMPT, ASIDE, RULES, CARRIED, &format_instructions(None)].join("\u{0}");
     Digest::of(words.as_bytes()).to_string()[..16].to_owned()
 });
 
 /// Role of a summariser.
-pub const SYSTEM: &str = "\
+pub const SYSTEM_PROMPT: &str = "\
 You keep the notes of somebody else's work. You are given a stretch of a conversation between a user and an agent, and \
 you write down what a person would need who takes over the work without having seen it. You are neither of the two: do not \
 answer, greet, apologise, go on with the task or speak in the voice of the agent.
@@ -47,7 +47,7 @@ You have no tools and call none. Your whole answer is the notes in the form you 
 after them, no code fence around them. Write only what the data says. Copy paths, names, numbers and the words of errors \
 letter by letter; if you are not certain of one, leave it out. Never write down a password, a key or a token.";
 
-/// Replacement for [`SYSTEM`] at the end of a session's own request.
+/// Replacement for [`SYSTEM_PROMPT`] at the end of a session's own request.
 const ASIDE: &str = "\
 Stop here: this message does not continue the task. Step out of your role for one answer and write notes on the \
 conversation above, for somebody who takes over the work without having seen it. Call no tool, answer nothing that was asked \
@@ -70,16 +70,16 @@ whole with this part worked in: keep the numbers of what still holds, leave out 
 what this part adds.";
 
 /// Most characters of a line from plugins or users.
-const LONGEST: usize = 2_000;
+const MAX_EXTRA_LINE_CHARS: usize = 2_000;
 
 /// Most lines from plugins.
 const LINES: usize = 32;
 
 /// Instruction that is appended to a session's own request, with the sentences of that session that may be
 /// chosen, the newest of them within `room`.
-pub fn aside(
-    previous: Option<&Brief>,
-    instructions: &Instructions,
+pub fn appended_instruction(
+    previous: Option<&StructuredSummary>,
+    instructions: &SummaryInstructions,
     limit: Tokens,
     sentences: &NumberedSentences,
     room: Tokens,
@@ -88,7 +88,7 @@ pub fn aside(
     let newest_first = listed(sentences.iter().rev(), room, meter);
     let list: String = newest_first.split_inclusive('\n').rev().collect();
     let list = sentences_block(&code(&[], Some(&list)), &list);
-    format!("{ASIDE}\n\n{list}{}", runtime(previous, instructions, limit))
+    format!("{ASIDE}\n\n{list}{}", runtime_prompt(previous, instructions, limit))
 }
 
 /// Sentences between marker lines, or an empty text if there are none.
@@ -100,8 +100,12 @@ fn sentences_block(code: &str, list: &str) -> String {
 }
 
 /// The second layer, which is the same for every part of a span.
-pub(super) fn runtime(previous: Option<&Brief>, instructions: &Instructions, limit: Tokens) -> String {
-    let mut text = format!("{RULES}\n\nThe form:\n{}\n", form(previous).trim_end());
+pub(super) fn runtime_prompt(
+    previous: Option<&StructuredSummary>,
+    instructions: &SummaryInstructions,
+    limit: Tokens,
+) -> String {
+    let mut text = format!("{RULES}\n\nThe form:\n{}\n", format_instructions(previous).trim_end());
     if let Some(focus) = instructions.focus.as_deref().map(flat).filter(|focus| !focus.is_empty()) {
         let _ = writeln!(text, "\nAttend above all to this, and be brief about the rest: {focus}");
     }
@@ -117,7 +121,7 @@ pub(super) fn runtime(previous: Option<&Brief>, instructions: &Instructions, lim
 
 /// Part of a span that a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part<'p> {
+pub(super) struct SpanPart<'p> {
     /// Number of the part, from 1.
     pub(super) number: usize,
     /// Number of parts.
@@ -127,7 +131,7 @@ pub(super) struct Part<'p> {
 }
 
 /// The whole question: the data first, then the task.
-pub(super) fn question(entries: &[Entry], part: Part<'_>, runtime: &str) -> String {
+pub(super) fn question(entries: &[SpanEntry], part: SpanPart<'_>, runtime: &str) -> String {
     let code = code(entries, part.so_far);
     let mut text = String::new();
     let which = match part.of {
@@ -152,10 +156,10 @@ pub(super) fn question(entries: &[Entry], part: Part<'_>, runtime: &str) -> Stri
 
 /// Cost of the question besides the runtime layer, the entries and the notes: marker lines and the words
 /// around them.
-pub(super) const AROUND: Tokens = Tokens(320);
+pub(super) const QUESTION_OVERHEAD: Tokens = Tokens(320);
 
 /// A code that the data does not contain, made from the data.
-fn code(entries: &[Entry], so_far: Option<&str>) -> String {
+fn code(entries: &[SpanEntry], so_far: Option<&str>) -> String {
     let mut data = String::new();
     for entry in entries {
         let _ = write!(data, "{}\u{0}{}\u{0}{}\u{0}", entry.seq, entry.speaker, entry.body);
@@ -177,19 +181,19 @@ fn short(digest: &Digest) -> String {
 /// Text of plugins or users on one line, up to a length.
 fn flat(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
+    words.join(" ").chars().filter(|letter| !letter.is_control()).take(MAX_EXTRA_LINE_CHARS).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use epitome_core::{Seq, verify::SentenceNumber};
+    use epitome_core::{Seq, draft_gate::SentenceNumber};
 
     use super::*;
-    use crate::summarise::testing::meter;
+    use crate::summarise::test_support::meter;
 
-    fn entry(seq: u64, speaker: &str, body: &str) -> Entry {
+    fn entry(seq: u64, speaker: &str, body: &str) -> SpanEntry {
         let sentences = format!("{seq}.1 {body}\n").repeat(usize::from(speaker == "assistant"));
-        Entry {
+        SpanEntry {
             turn: 0,
             seq: Seq(seq),
             speaker: speaker.into(),
@@ -199,9 +203,9 @@ mod tests {
         }
     }
 
-    fn ask(entries: &[Entry], so_far: Option<&str>) -> String {
+    fn ask(entries: &[SpanEntry], so_far: Option<&str>) -> String {
         let part = if so_far.is_some() { 2 } else { 1 };
-        question(entries, Part { number: part, of: part, so_far }, "RUNTIME")
+        question(entries, SpanPart { number: part, of: part, so_far }, "RUNTIME")
     }
 
     /// The code in a question.
@@ -244,7 +248,16 @@ RUNTIME";
         let number = |place| SentenceNumber { at: Seq(3), place };
         let sentences: NumberedSentences =
             (1..=90).map(|place| (number(place), format!("I found out number {place}."))).collect();
-        let ask = |room| aside(None, &Instructions::default(), Tokens(100), &sentences, room, &meter());
+        let ask = |room| {
+            appended_instruction(
+                None,
+                &SummaryInstructions::default(),
+                Tokens(100),
+                &sentences,
+                room,
+                &meter(),
+            )
+        };
         let all = ask(Tokens::MAX);
         assert!(all.contains(" sentences begin ===\n3.1 I found out number 1.\n3.2 I found"), "{all}");
         let few = ask(Tokens(100));
@@ -281,13 +294,13 @@ RUNTIME";
 
     #[test]
     fn the_runtime_layer_says_the_rules_the_focus_the_lines_of_plugins_and_the_length() {
-        let instructions = Instructions {
+        let instructions = SummaryInstructions {
             focus: Some(" the\nparser \u{7}".into()),
             extra: vec!["Name the ticket.".into(), " ".into(), "Two\nlines".into()],
         };
         let none = NumberedSentences::new();
-        let aside = |limit| aside(None, &instructions, limit, &none, Tokens(100), &meter());
-        for text in [runtime(None, &instructions, Tokens(1_000)), aside(Tokens(1_000))] {
+        let aside = |limit| appended_instruction(None, &instructions, limit, &none, Tokens(100), &meter());
+        for text in [runtime_prompt(None, &instructions, Tokens(1_000)), aside(Tokens(1_000))] {
             for words in [
                 "Attend above all to this, and be brief about the rest: the parser",
                 "\nAlso:\n- Name the ticket.\n- Two lines\n",
@@ -300,10 +313,11 @@ RUNTIME";
                 assert!(text.contains(words), "{words}\n{text}");
             }
         }
-        let bare = runtime(None, &Instructions::default(), Tokens(1_000));
+        let bare = runtime_prompt(None, &SummaryInstructions::default(), Tokens(1_000));
         assert!(!bare.contains("Attend above all") && !bare.contains("Also:"));
-        let long = Instructions { focus: Some("x".repeat(100_000)), extra: vec!["y".repeat(100_000); 100] };
-        assert!(runtime(None, &long, Tokens(1)).len() < 80_000);
+        let long =
+            SummaryInstructions { focus: Some("x".repeat(100_000)), extra: vec!["y".repeat(100_000); 100] };
+        assert!(runtime_prompt(None, &long, Tokens(1)).len() < 80_000);
     }
 
     #[test]
@@ -316,6 +330,6 @@ RUNTIME";
     fn what_is_around_the_data_costs_no_more_than_is_kept_for_it() {
         let entries = [entry(1, "assistant", "")];
         let around = ask(&entries, Some("")).replace("RUNTIME", "");
-        assert!(meter().text(&around) <= AROUND, "{}", meter().text(&around));
+        assert!(meter().text(&around) <= QUESTION_OVERHEAD, "{}", meter().text(&around));
     }
 }

@@ -12,7 +12,7 @@ use super::SummarizeError;
 
 /// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retries {
+pub struct RetryLimits {
     /// Number of attempts in all; at least one.
     pub attempts: u32,
     /// Ceiling of the first wait. It doubles with each further one.
@@ -25,7 +25,7 @@ pub struct Retries {
     pub total: Duration,
 }
 
-impl Retries {
+impl RetryLimits {
     /// Limits that allow a single attempt.
     pub const NONE: Self = Self {
         attempts: 1,
@@ -42,7 +42,7 @@ impl Retries {
         attempts: u32,
         asked: Option<Duration>,
         spent: Duration,
-        jitter: &mut Jitter,
+        jitter: &mut RetryJitter,
     ) -> Option<Duration> {
         if attempts >= self.attempts || asked.is_some_and(|asked| asked > self.patience) {
             return None;
@@ -57,7 +57,7 @@ impl Retries {
     }
 }
 
-impl Default for Retries {
+impl Default for RetryLimits {
     fn default() -> Self {
         Self {
             attempts: 4,
@@ -71,9 +71,9 @@ impl Default for Retries {
 
 /// Random numbers determined by a seed: SplitMix64.
 #[derive(Clone, Debug)]
-pub struct Jitter(u64);
+pub struct RetryJitter(u64);
 
-impl Jitter {
+impl RetryJitter {
     /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -97,15 +97,15 @@ impl Jitter {
 /// Asks until there is an answer, a permanent error, or no patience left. Then the last error is returned.
 ///
 /// ```
-/// use epitome::summarise::{SummarizeError, retry::{Jitter, Retries, persist}};
+/// use epitome::summarise::{SummarizeError, retry::{RetryJitter, RetryLimits, ask_with_retries}};
 ///
 /// async fn asked(question: &str) -> Result<String, SummarizeError> {
-///     persist(&Retries::default(), Jitter::new(7), || async { Ok(question.to_uppercase()) }).await
+///     ask_with_retries(&RetryLimits::default(), RetryJitter::new(7), || async { Ok(question.to_uppercase()) }).await
 /// }
 /// ```
-pub async fn persist<T, F>(
-    retries: &Retries,
-    mut jitter: Jitter,
+pub async fn ask_with_retries<T, F>(
+    retries: &RetryLimits,
+    mut jitter: RetryJitter,
     mut ask: impl FnMut() -> F,
 ) -> Result<T, SummarizeError>
 where
@@ -133,7 +133,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::summarise::error::Hope;
+    use crate::summarise::error::RetryProspect;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -143,35 +143,37 @@ mod tests {
     }
 
     fn hopeless() -> SummarizeError {
-        SummarizeError::Other { name: "n".into(), hope: Hope::Never, source: "no".into() }
+        SummarizeError::Other { name: "n".into(), hope: RetryProspect::Never, source: "no".into() }
     }
 
     #[test]
     fn waits_are_drawn_below_a_ceiling_that_doubles_and_stops() {
-        let retries = Retries { attempts: 10, total: SECOND * 10_000, ..Retries::default() };
+        let retries = RetryLimits { attempts: 10, total: SECOND * 10_000, ..RetryLimits::default() };
         for (attempts, ceiling) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 20), (9, 20)] {
             let ceiling = SECOND * ceiling;
             let drawn: Vec<Duration> = (0..200)
-                .map(|seed| retries.wait(attempts, None, Duration::ZERO, &mut Jitter::new(seed)).unwrap())
+                .map(|seed| {
+                    retries.wait(attempts, None, Duration::ZERO, &mut RetryJitter::new(seed)).unwrap()
+                })
                 .collect();
             assert!(drawn.iter().all(|wait| *wait <= ceiling), "{attempts}");
             assert!(drawn.iter().any(|wait| *wait < ceiling / 10), "{attempts}: down to nothing");
             assert!(drawn.iter().any(|wait| *wait > ceiling / 10 * 9), "{attempts}: up to the ceiling");
         }
-        let same = |seed| retries.wait(3, None, Duration::ZERO, &mut Jitter::new(seed));
+        let same = |seed| retries.wait(3, None, Duration::ZERO, &mut RetryJitter::new(seed));
         assert_eq!(same(5), same(5), "a seed decides");
         assert_ne!(same(5), same(6));
     }
 
     #[test]
     fn there_is_an_end_by_number_by_time_and_by_what_the_server_wants() {
-        let retries = Retries { attempts: 3, ..Retries::default() };
+        let retries = RetryLimits { attempts: 3, ..RetryLimits::default() };
         let wait = |attempts, asked: Option<u64>, spent: u64| {
             retries.wait(
                 attempts,
                 asked.map(Duration::from_secs),
                 SECOND * u32::try_from(spent).unwrap(),
-                &mut Jitter::new(1),
+                &mut RetryJitter::new(1),
             )
         };
         assert!(wait(2, None, 0).is_some());
@@ -183,9 +185,9 @@ mod tests {
         assert_eq!(wait(1, Some(61), 0), None, "more than there is patience for");
         assert_eq!(wait(1, Some(60), 121), None, "it would end too late");
         assert_eq!(wait(1, Some(u64::MAX), 0), None);
-        assert_eq!(Retries::NONE.wait(1, None, Duration::ZERO, &mut Jitter::new(1)), None);
-        assert_eq!(Jitter::new(1).up_to(Duration::ZERO), Duration::ZERO);
-        assert!(Jitter::new(1).up_to(Duration::MAX) <= Duration::MAX);
+        assert_eq!(RetryLimits::NONE.wait(1, None, Duration::ZERO, &mut RetryJitter::new(1)), None);
+        assert_eq!(RetryJitter::new(1).up_to(Duration::ZERO), Duration::ZERO);
+        assert!(RetryJitter::new(1).up_to(Duration::MAX) <= Duration::MAX);
     }
 
     /// Plays a script of answers and returns the number of attempts, the result, and the time taken.
@@ -193,7 +195,7 @@ mod tests {
         let script = RefCell::new(script.into_iter());
         let total = script.borrow().len();
         let started = Instant::now();
-        let ended = persist(&Retries::default(), Jitter::new(3), || {
+        let ended = ask_with_retries(&RetryLimits::default(), RetryJitter::new(3), || {
             let next = script.borrow_mut().next().expect("asked no more often than the script is long");
             async { next }
         })

@@ -17,15 +17,15 @@ use std::{
 use epitome::{
     core::{
         Fact, Seq, Tokens,
-        event::{Pin, Summary, Time},
-        meter::{Meter, Overhead},
+        event::{Pin, Summary, Timestamp},
+        meter::{Meter, TokenOverhead},
         policy::Policy,
         profile::Tokenizer,
-        summary::{Brief, Section},
+        summary::{StructuredSummary, SummarySection},
     },
-    session::{Session, SessionError, ToolOutput, Workers},
+    session::{Session, SessionError, SummaryWorkers, ToolOutput},
     store::EventLog,
-    summarise::{Draft, Finish, Summarize, Summarizing, SummaryRequest},
+    summarise::{DraftFinish, ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };
 use serde_json::json;
@@ -71,21 +71,21 @@ struct Mind {
     asked: usize,
 }
 
-const SECTIONS: [Section; 10] = [
-    Section::SessionIntent,
-    Section::Constraints,
-    Section::CurrentTask,
-    Section::FilesModified,
-    Section::FilesRead,
-    Section::Commands,
-    Section::KeyDecisions,
-    Section::FailedApproaches,
-    Section::Errors,
-    Section::NextSteps,
+const SECTIONS: [SummarySection; 10] = [
+    SummarySection::SessionIntent,
+    SummarySection::Constraints,
+    SummarySection::CurrentTask,
+    SummarySection::FilesModified,
+    SummarySection::FilesRead,
+    SummarySection::Commands,
+    SummarySection::KeyDecisions,
+    SummarySection::FailedApproaches,
+    SummarySection::Errors,
+    SummarySection::NextSteps,
 ];
 
 impl Mind {
-    fn draft(&mut self, material: &str) -> Draft {
+    fn draft(&mut self, material: &str) -> ModelDraft {
         self.asked += 1;
         let text = match self.dice.below(40) {
             0 => String::new(),
@@ -93,8 +93,8 @@ impl Mind {
             2 => "Sure! Let me go on with the work instead.".to_owned(),
             _ => self.lies(material),
         };
-        let finish = if self.dice.one_in(40) { Finish::CutOff } else { Finish::Complete };
-        Draft { text, finish, usage: None, model: None }
+        let finish = if self.dice.one_in(40) { DraftFinish::CutOff } else { DraftFinish::Complete };
+        ModelDraft { text, finish, usage: None, model: None }
     }
 
     fn lies(&mut self, material: &str) -> String {
@@ -103,7 +103,7 @@ impl Mind {
         for section in SECTIONS {
             let _ = writeln!(draft, "## {}", section.title());
             // Something true, so that the draft is heard.
-            if section == Section::KeyDecisions {
+            if section == SummarySection::KeyDecisions {
                 let _ = writeln!(draft, "- {TRUE}");
             }
             for _ in 0..self.dice.below(4) {
@@ -151,7 +151,7 @@ impl Summarize for Adversary {
         Tokens(200_000)
     }
 
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
         Box::pin(async move { Ok(self.0.lock().unwrap().draft(&request.user)) })
     }
 }
@@ -255,14 +255,14 @@ async fn compacted(compactions: usize) {
         .window(Tokens(40_000))
         .system("Work.")
         .policy(&policy.unwrap())
-        .clock(move || Time(clock.fetch_add(10_000, Ordering::SeqCst)))
-        .workers(Workers::Elsewhere)
+        .clock(move || Timestamp(clock.fetch_add(10_000, Ordering::SeqCst)))
+        .workers(SummaryWorkers::Elsewhere)
         .summariser(adversary.clone())
         .begin()
         .await
         .unwrap();
     session.user("Build every part, step by step.").await.unwrap();
-    let meter = Meter::new(Tokenizer::O200k.counter(), Overhead::default());
+    let meter = Meter::new(Tokenizer::O200k.counter(), TokenOverhead::default());
     let mut planted = Planted::default();
     let mut seen = Seen::default();
     let mut turn = 0;
@@ -346,8 +346,8 @@ impl Seen {
 }
 
 /// Whether a summary tells an item, or names the event it was said in among those that it only counts.
-fn is_reachable(brief: &Brief, kept: &str, said: Seq) -> bool {
-    let told = |item: &epitome::core::summary::Item| {
+fn is_reachable(brief: &StructuredSummary, kept: &str, said: Seq) -> bool {
+    let told = |item: &epitome::core::summary::SummaryItem| {
         item.text.contains(kept) || item.key.as_deref() == Some(kept) || item.sources.contains(said)
     };
     brief.items.iter().any(told) || brief.folded.iter().any(|folded| folded.sources.contains(said))

@@ -8,13 +8,13 @@ use std::sync::{
 
 use epitome::{
     core::{
-        Fact, Logged, Seq, Tokens,
-        event::{Part, Time, ToolCall},
+        Fact, LoggedEvent, Seq, Tokens,
+        event::{ContentPart, Timestamp, ToolCall},
         policy::Policy,
     },
-    session::{Request, Session, SessionBuilder, ToolOutput},
-    store::{EventLog, Sqlite},
-    summarise::{Draft, Finish},
+    session::{Session, SessionBuilder, SessionRequest, ToolOutput},
+    store::{EventLog, SqliteStore},
+    summarise::{DraftFinish, ModelDraft},
     wire::Format,
 };
 use serde_json::json;
@@ -51,8 +51,8 @@ impl Hands {
         self.0.fetch_add(milliseconds, Ordering::SeqCst);
     }
 
-    pub(crate) fn read(&self) -> Time {
-        Time(self.0.load(Ordering::SeqCst))
+    pub(crate) fn read(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn output(turn: usize) -> String {
 }
 
 /// One turn of the loop, in which the tool says this.
-pub(crate) async fn turn_of(session: &Session, turn: usize, text: &str) -> Request {
+pub(crate) async fn turn_of(session: &Session, turn: usize, text: &str) -> SessionRequest {
     let request = session.next_request().await.unwrap();
     let answered = session.answered(&answer(turn)).await.unwrap();
     session.tool_results(&[ToolOutput::of(&answered.calls[0], text)]).await.unwrap();
@@ -117,24 +117,24 @@ pub(crate) async fn turn_of(session: &Session, turn: usize, text: &str) -> Reque
 }
 
 /// A draft that the span bears out.
-pub(crate) fn good() -> Draft {
+pub(crate) fn good() -> ModelDraft {
     let text = "## Session Intent\n- Count the lines of every part.\n\n## Current Task\n- Counting goes on.\n\n\
                 ## Next Steps\n- Count the rest.\n";
-    Draft { text: text.to_owned(), finish: Finish::Complete, usage: None, model: None }
+    ModelDraft { text: text.to_owned(), finish: DraftFinish::Complete, usage: None, model: None }
 }
 
 /// Everything that happened, shown or not.
-pub(crate) fn log(store: &Sqlite, session: &Session) -> Vec<Logged> {
+pub(crate) fn log(store: &SqliteStore, session: &Session) -> Vec<LoggedEvent> {
     store.read(session.thread(), Seq(1), usize::MAX).unwrap()
 }
 
 /// How many events of a log are of a kind.
-pub(crate) fn count(log: &[Logged], kind: &str) -> usize {
+pub(crate) fn count(log: &[LoggedEvent], kind: &str) -> usize {
     log.iter().filter(|logged| logged.event.fact.kind() == kind).count()
 }
 
 /// The summaries of a log, oldest first.
-pub(crate) fn summaries(log: &[Logged]) -> Vec<&str> {
+pub(crate) fn summaries(log: &[LoggedEvent]) -> Vec<&str> {
     let facts = log.iter().map(|logged| &logged.event.fact);
     facts
         .filter_map(|fact| match fact {
@@ -145,13 +145,13 @@ pub(crate) fn summaries(log: &[Logged]) -> Vec<&str> {
 }
 
 /// The call that was made last.
-pub(crate) fn last_call(log: &[Logged]) -> ToolCall {
+pub(crate) fn last_call(log: &[LoggedEvent]) -> ToolCall {
     let parts = log.iter().rev().find_map(|logged| match &logged.event.fact {
         Fact::AssistantSaid { parts, .. } => Some(parts),
         _ => None,
     });
     let call = parts.into_iter().flatten().find_map(|part| match part {
-        Part::ToolCall(call) => Some(call.clone()),
+        ContentPart::ToolCall(call) => Some(call.clone()),
         _ => None,
     });
     call.unwrap()

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use epitome::{
-    compose::{ClientCache, UnknownCache, Way, Wishes},
     core::{
         Tokens,
-        cost::{Cache, Call, Mode, Settings},
-        event::{Time, Usage},
+        cost::{CacheAssumption, SettingDigests, SimulatedCache, SimulatedCall},
+        event::{Timestamp, Usage},
         profile::Profiles,
     },
-    recorder::{Arrival, Placed},
+    recorder::{PlacementKind, RequestArrival},
+    rewrite::{ClientCache, RequestDisposition, RequestOverrides, UnknownCacheReason},
     session::Session,
     wire::{Format, PromptMemo},
 };
@@ -46,7 +46,7 @@ struct Outcome {
 
 /// A provider with a cache of its own.
 struct Provider {
-    cache: Cache,
+    cache: SimulatedCache,
     memo: PromptMemo,
     used: Usage,
     cost: u64,
@@ -57,7 +57,8 @@ impl Provider {
     fn new() -> Self {
         let profiles = Profiles::builtin();
         let profile = profiles.find(MODEL).unwrap();
-        let cache = Cache::new(&profile.cache, &profile.prices, Mode::Breakpoints).unwrap();
+        let cache =
+            SimulatedCache::new(&profile.cache, &profile.prices, CacheAssumption::Breakpoints).unwrap();
         let memo = PromptMemo::new(Arc::new(profile.meter()));
         Self { cache, memo, used: Usage::default(), cost: 0, now: 0 }
     }
@@ -65,9 +66,9 @@ impl Provider {
     fn serve(&mut self, body: &str) -> Usage {
         self.now += 5_000;
         let prompt = FORMAT.prompt(body, &mut self.memo).unwrap();
-        let settings = Settings::default();
-        let call = Call {
-            at: Time(self.now),
+        let settings = SettingDigests::default();
+        let call = SimulatedCall {
+            at: Timestamp(self.now),
             model: MODEL,
             prompt: &prompt,
             settings: &settings,
@@ -233,8 +234,8 @@ fn caches(marks: bool) -> Vec<(Tokens, ClientCache)> {
         let body = work.body(&history);
         let name = turn.to_string();
         let header = |asked: &str| (asked == "x-epitome-session").then_some(name.as_str());
-        let at = Time(1_000 * i64::try_from(turn).unwrap());
-        let arrival = Arrival {
+        let at = Timestamp(1_000 * i64::try_from(turn).unwrap());
+        let arrival = RequestArrival {
             principal: "",
             format: FORMAT,
             body: &body,
@@ -243,10 +244,12 @@ fn caches(marks: bool) -> Vec<(Tokens, ClientCache)> {
             at,
             purpose: None,
         };
-        let composed =
-            gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
-        assert_eq!(composed.ticket.placed, Placed::Began, "turn {turn}");
-        let Way::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
+        let composed = gateway
+            .recorder
+            .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
+            .unwrap();
+        assert_eq!(composed.ticket.placed, PlacementKind::Began, "turn {turn}");
+        let RequestDisposition::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
         found.push((outgoing.done.before, outgoing.done.cache));
         let answer = json!({"id": name, "type": "message", "role": "assistant", "model": MODEL,
             "stop_reason": "end_turn", "content": [{"type": "text", "text": "Hm."}],
@@ -293,24 +296,24 @@ fn cache_after(bypass: Bypass) -> (Tokens, ClientCache) {
     let mut found = None;
     for turn in 0..20_usize {
         let body = work.body(&history);
-        let at = Time(1_000 * i64::try_from(turn).unwrap());
+        let at = Timestamp(1_000 * i64::try_from(turn).unwrap());
         let header = |_: &str| None;
         let (principal, format, shared, purpose) = ("", FORMAT, None, None);
-        let arrival = Arrival { principal, format, body: &body, shared, header: &header, at, purpose };
+        let arrival = RequestArrival { principal, format, body: &body, shared, header: &header, at, purpose };
         let answer = json!({"id": turn.to_string(), "type": "message", "role": "assistant", "model": MODEL,
             "stop_reason": "end_turn", "content": [{"type": "text", "text": format!("Step {turn}.")}],
             "usage": {"input_tokens": 5, "output_tokens": 2}});
         match (bypass, (10..19).contains(&turn)) {
             (Bypass::Relayed, true) => {
-                let ticket = gateway.recorder.arrive(&arrival).unwrap();
+                let ticket = gateway.recorder.record(&arrival).unwrap();
                 gateway.answer(ticket, FORMAT, &answer);
             }
-            (Bypass::Unread, true) => gateway.recorder.passed_unread("", at),
+            (Bypass::Unread, true) => gateway.recorder.note_unread("", at),
             (_, false) => {
-                let wishes = Wishes::default();
+                let wishes = RequestOverrides::default();
                 let composed =
-                    gateway.recorder.compose(&arrival, &gateway.composing, &wishes, &|_| None).unwrap();
-                let Way::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
+                    gateway.recorder.rewrite(&arrival, &gateway.composing, &wishes, &|_| None).unwrap();
+                let RequestDisposition::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
                 found = Some((outgoing.done.before, outgoing.done.cache));
                 gateway.answer(composed.ticket, FORMAT, &answer);
             }
@@ -333,7 +336,7 @@ fn what_was_relayed_is_in_the_cache_that_a_client_would_have_had() {
 #[test]
 fn nobody_says_what_a_cache_would_have_held_where_requests_passed_unread() {
     let (_, cache) = cache_after(Bypass::Unread);
-    assert_eq!(cache, ClientCache::Unknown(UnknownCache::Unseen));
+    assert_eq!(cache, ClientCache::Unknown(UnknownCacheReason::Unseen));
 }
 
 /// Steps of a few thousand tokens each, as agents of LangGraph or pydantic-ai make them.

@@ -4,22 +4,22 @@
 use std::sync::Arc;
 
 use epitome::{
-    compact::{Compacted, Compaction, Eviction, context, line},
+    compact::{CompactedRequest, EvictedContent, RequestCompaction, context, line},
     core::{
         Event, Fact, Seq, Tokens,
         budget::Budget,
-        context::{Context, Fidelity, Names},
-        event::{Compaction as Compacting, Summary, Trigger},
+        context::{Context, EventNaming, Fidelity},
+        event::{Compaction as Compacting, CompactionTrigger, Summary},
         fit::fit,
-        meter::{Meter, Overhead},
-        pipeline::State,
-        project::Line,
+        meter::{Meter, TokenOverhead},
+        pipeline::ReducerState,
+        projection::EventLine,
         reducers::default_pipeline,
     },
-    margin::Margin,
+    token_margin::TokenMargin,
     wire::{
         Format,
-        legality::{Rule, Rules, check, check_against},
+        legality::{ProviderRule, ProviderRules, check, check_against},
         render::{RenderOptions, SETTLE_THINKING, recount},
     },
 };
@@ -28,12 +28,17 @@ use proptest::prelude::*;
 use crate::histories::{self, Quarters, history};
 
 /// Makes a request of at most `ceiling` tokens, and checks what holds for each.
-fn run(context: &Context, ceiling: Tokens, format: Format, rules: &Rules) -> Option<Compacted> {
+fn run(
+    context: &Context,
+    ceiling: Tokens,
+    format: Format,
+    rules: &ProviderRules,
+) -> Option<CompactedRequest> {
     let pipeline = default_pipeline();
     let options = RenderOptions { rules: rules.clone(), ..RenderOptions::of(format) };
-    let compaction = Compaction {
+    let compaction = RequestCompaction {
         budget: Budget::new(ceiling),
-        margin: Margin::none(ceiling),
+        margin: TokenMargin::none(ceiling),
         pipeline: &pipeline,
         format,
         options,
@@ -64,7 +69,7 @@ fn run(context: &Context, ceiling: Tokens, format: Format, rules: &Rules) -> Opt
 }
 
 /// Every event that a provider would see is shown, stands behind something that is shown, or is left out by someone.
-fn assert_accounted(context: &Context, events: &Line) {
+fn assert_accounted(context: &Context, events: &EventLine) {
     let accounted = context.accounted();
     for event in events.events() {
         let sees = event.event.fact.is_message() && event.event.normal.is_some();
@@ -72,8 +77,10 @@ fn assert_accounted(context: &Context, events: &Line) {
     }
 }
 
-fn preserved() -> Rules {
-    Rules::of(Format::Anthropic).with(Rule::PreservedThinking).with(Rule::PrefillRefused)
+fn preserved() -> ProviderRules {
+    ProviderRules::of(Format::Anthropic)
+        .with(ProviderRule::PreservedThinking)
+        .with(ProviderRule::PrefillRefused)
 }
 
 proptest! {
@@ -81,10 +88,10 @@ proptest! {
     fn whatever_is_compacted_is_legal_fits_and_is_accounted_for(steps in history(24), share in 1..130_u64) {
         let events = histories::events(&steps);
         let whole = histories::context(&events);
-        let line = Line::new(events);
+        let line = EventLine::new(events);
         let ceiling = Tokens(whole.tokens().0 * share / 100);
         for format in Format::ALL {
-            for rules in [Rules::of(format), Rules::of(format).with(Rule::PrefillRefused).with(Rule::FirstIsUser)] {
+            for rules in [ProviderRules::of(format), ProviderRules::of(format).with(ProviderRule::PrefillRefused).with(ProviderRule::FirstIsUser)] {
                 if let Some(compacted) = run(&whole, ceiling, format, &rules) {
                     assert_accounted(&compacted.context, &line);
                 }
@@ -102,13 +109,13 @@ proptest! {
         let ceiling = Tokens(whole.tokens().0 * share / 100);
         let Some(sent) = run(&whole, Tokens(u64::MAX >> 1), Format::Anthropic, &preserved()) else { return Ok(()) };
         // One that tells its loop again says nothing of what was bound to what.
-        let told = |eviction: &Eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
+        let told = |eviction: &EvictedContent| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
         if sent.report.evictions.iter().any(told) {
             return Ok(());
         }
         if let Some(now) = run(&whole, ceiling, Format::Anthropic, &preserved()) {
-            assert_accounted(&now.context, &Line::new(events));
-            let rules = preserved().without(Rule::ThinkingStaysInOpenLoop);
+            assert_accounted(&now.context, &EventLine::new(events));
+            let rules = preserved().without(ProviderRule::ThinkingStaysInOpenLoop);
             let found = check_against(Format::Anthropic, &sent.rendered.body, &now.rendered.body, &rules);
             prop_assert!(found.is_empty(), "{:#?}\n{}\n{}", found, sent.rendered.body, now.rendered.body);
         }
@@ -133,9 +140,9 @@ fn kept_from_before_a_summary() -> Vec<Event> {
         first_kept: Some(Seq(at as u64)),
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Manual,
+        trigger: CompactionTrigger::Manual,
     };
-    events.insert(at, Event::own(Fact::Compacted(compaction), None));
+    events.insert(at, Event::from_fact(Fact::Compacted(compaction), None));
     events
 }
 
@@ -144,7 +151,7 @@ fn thinking_that_a_summary_made_invalid_is_neither_in_the_request_nor_in_the_rep
     let line = line(kept_from_before_a_summary());
     let events: Vec<_> = line.events().cloned().collect();
     let whole = histories::context(&events);
-    let free = run(&whole, Tokens(10_000), Format::Anthropic, &Rules::of(Format::Anthropic)).unwrap();
+    let free = run(&whole, Tokens(10_000), Format::Anthropic, &ProviderRules::of(Format::Anthropic)).unwrap();
     assert!(free.rendered.body.contains("Old thought."), "{}", free.rendered.body);
     let bound = run(&whole, Tokens(10_000), Format::Anthropic, &preserved()).unwrap();
     assert!(!bound.rendered.body.contains("Old thought."), "{}", bound.rendered.body);
@@ -164,9 +171,10 @@ fn a_loop_whose_telling_is_longer_than_itself_is_told_where_there_is_room() {
         {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":""}}]}}]}}"#
     );
     // Without wrapping, the words around a loop outweigh it.
-    let bare = Overhead { message: Tokens(0), call: Tokens(0), request: Tokens(0), ..Overhead::default() };
+    let bare =
+        TokenOverhead { message: Tokens(0), call: Tokens(0), request: Tokens(0), ..TokenOverhead::default() };
     let line = line(Format::Anthropic.decode_request(&request).unwrap());
-    let whole = context(&line, Meter::new(Arc::new(Quarters), bare), Names::Messages);
+    let whole = context(&line, Meter::new(Arc::new(Quarters), bare), EventNaming::Messages);
     let least = least(&whole);
     let mut told = 0;
     for ceiling in least.0..whole.tokens().0 {
@@ -181,6 +189,6 @@ fn a_loop_whose_telling_is_longer_than_itself_is_told_where_there_is_room() {
 
 /// The least that a context can be made.
 fn least(context: &Context) -> Tokens {
-    let refused = fit(context.clone(), &Budget::new(Tokens(0)), &default_pipeline(), State::default());
+    let refused = fit(context.clone(), &Budget::new(Tokens(0)), &default_pipeline(), ReducerState::default());
     refused.unwrap_err().needed
 }

@@ -7,18 +7,23 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
-    compose::{Composing, Cut, Heard, Left, Outgoing, Told, Way, Wishes},
     core::{
-        Digest, Event, Fact, SessionId, ThreadId, Tokens, event::Time, policy::Policy, profile::Profiles,
+        Digest, Event, Fact, SessionId, ThreadId, Tokens, event::Timestamp, policy::Policy, profile::Profiles,
     },
-    recorder::{Arrival, End, Ending, Finish, Recorder, Ticket},
+    recorder::{
+        EndedExchange, ExchangeOutcome, FinishOutcome, PendingRecord, RequestArrival, TrafficRecorder,
+    },
+    rewrite::{
+        BodySlice, LifecycleHub, RecallAnswerForm, RequestDisposition, RequestOverrides, RewriteSettings,
+        RewriteStatus, RewrittenRequest,
+    },
     session::verify_call,
-    store::{Options, Sqlite, records::Commit},
+    store::{SqliteOptions, SqliteStore, records::ThreadCommit},
     wire::{
         Format,
-        legality::{self, Rules},
-        overflow::Overflow,
-        recall::{RECALL_TOOL, Splice, Verdict, joined},
+        legality::{self, ProviderRules},
+        overflow::ContextOverflow,
+        recall_tool::{RECALL_TOOL, RecallSplice, SpliceVerdict, client_events},
     },
 };
 use serde_json::{Value, json};
@@ -27,18 +32,18 @@ pub(super) const WINDOW: u64 = 16_000;
 
 /// A gateway that composes, over a store of its own.
 pub(super) struct Gateway {
-    pub(super) recorder: Recorder,
-    pub(super) composing: Composing,
+    pub(super) recorder: TrafficRecorder,
+    pub(super) composing: RewriteSettings,
     clock: i64,
 }
 
 impl Gateway {
     pub(super) fn new() -> Self {
-        Self::on(Arc::new(Sqlite::temporary(Options::default()).unwrap()))
+        Self::on(Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap()))
     }
 
-    pub(super) fn on(store: Arc<Sqlite>) -> Self {
-        let composing = Composing {
+    pub(super) fn on(store: Arc<SqliteStore>) -> Self {
+        let composing = RewriteSettings {
             policy: Policy::named("epitome").unwrap().clone(),
             profiles: Arc::new(Profiles::builtin()),
             window: Some(Tokens(WINDOW)),
@@ -46,72 +51,84 @@ impl Gateway {
             command: Some("/compact".to_owned()),
             recall: false,
             with_answers: true,
-            heard: Heard::default(),
+            heard: LifecycleHub::default(),
         };
-        Self { recorder: Recorder::new(store), composing, clock: 1_000 }
+        Self { recorder: TrafficRecorder::new(store), composing, clock: 1_000 }
     }
 
     /// Another process on the same database: nothing is remembered.
     pub(super) fn restarted(self) -> Self {
         Self {
-            recorder: Recorder::new(Arc::clone(self.recorder.store())),
+            recorder: TrafficRecorder::new(Arc::clone(self.recorder.store())),
             composing: self.composing,
             clock: self.clock,
         }
     }
 
-    pub(super) fn compose(&mut self, format: Format, body: &str, wishes: &Wishes) -> (Ticket, Way) {
+    pub(super) fn compose(
+        &mut self,
+        format: Format,
+        body: &str,
+        wishes: &RequestOverrides,
+    ) -> (PendingRecord, RequestDisposition) {
         self.clock += 1_000;
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
-        let at = Time(self.clock);
+        let at = Timestamp(self.clock);
         let shared = Bytes::copy_from_slice(body.as_bytes());
         let body = str::from_utf8(&shared).unwrap();
         let shared = Some(&shared);
-        let arrival = Arrival { principal: "", format, body, shared, header: &header, at, purpose: None };
-        let composed = self.recorder.compose(&arrival, &self.composing, wishes, &|_| None).unwrap();
+        let arrival =
+            RequestArrival { principal: "", format, body, shared, header: &header, at, purpose: None };
+        let composed = self.recorder.rewrite(&arrival, &self.composing, wishes, &|_| None).unwrap();
         (composed.ticket, composed.way)
     }
 
-    pub(super) fn forward(&mut self, format: Format, body: &str) -> (Ticket, Outgoing) {
-        let (ticket, way) = self.compose(format, body, &Wishes::default());
-        let Way::Forward(outgoing) = way else { panic!("{way:?}") };
+    pub(super) fn forward(&mut self, format: Format, body: &str) -> (PendingRecord, RewrittenRequest) {
+        let (ticket, way) = self.compose(format, body, &RequestOverrides::default());
+        let RequestDisposition::Forward(outgoing) = way else { panic!("{way:?}") };
         (ticket, outgoing)
     }
 
     pub(super) fn smaller(
         &mut self,
-        ticket: &mut Ticket,
+        ticket: &mut PendingRecord,
         format: Format,
         body: &str,
-        refused: Overflow,
-    ) -> Option<Outgoing> {
+        refused: ContextOverflow,
+    ) -> Option<RewrittenRequest> {
         let header = |_: &str| None;
-        let at = Time(self.clock);
+        let at = Timestamp(self.clock);
         let arrival =
-            Arrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
-        self.recorder.compose_smaller(ticket, &arrival, &self.composing, refused).unwrap()
+            RequestArrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
+        self.recorder.rewrite_smaller(ticket, &arrival, &self.composing, refused).unwrap()
     }
 
-    pub(super) fn answer(&mut self, ticket: Ticket, format: Format, answer: &Value) {
+    pub(super) fn answer(&mut self, ticket: PendingRecord, format: Format, answer: &Value) {
         self.told(ticket, format, answer, None);
     }
 
-    fn told(&mut self, ticket: Ticket, format: Format, answer: &Value, told: Option<Told>) {
+    fn told(
+        &mut self,
+        ticket: PendingRecord,
+        format: Format,
+        answer: &Value,
+        told: Option<RecallAnswerForm>,
+    ) {
         self.clock += 500;
-        let end = End {
+        let end = EndedExchange {
             answer: format.decode_response(&answer.to_string()).unwrap(),
-            ending: Ending::Complete,
+            ending: ExchangeOutcome::Complete,
             status: Some(200),
             bytes: 10,
             first_byte: None,
             took: Duration::from_millis(500),
-            at: Time(self.clock),
+            at: Timestamp(self.clock),
             observed: None,
             told,
         };
         let (tell, heard) = mpsc::channel();
         self.recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
-        if let Finish::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
+        if let FinishOutcome::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
             self.recorder.settle(*unfinished).unwrap();
         }
     }
@@ -237,7 +254,7 @@ pub(super) fn result(turn: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn sent(outgoing: &Outgoing, body: &str) -> String {
+pub(super) fn sent(outgoing: &RewrittenRequest, body: &str) -> String {
     outgoing.cuts.iter().map(|cut| cut.text(body)).collect()
 }
 
@@ -271,12 +288,12 @@ fn play(agent: Agent, turns: usize, mut before: impl FnMut(usize, Gateway) -> Ga
         assert_eq!(*story.get_or_insert(place), place, "turn {turn}");
         let woven = sent(&outgoing, &body);
         let done = &outgoing.done;
-        assert_eq!(done.left, Left::Composed, "turn {turn}");
+        assert_eq!(done.left, RewriteStatus::Composed, "turn {turn}");
         assert!(done.after <= Tokens(WINDOW) && done.after <= done.before, "turn {turn}: {done:?}");
-        let found = legality::check(format, &woven, &Rules::of(format));
+        let found = legality::check(format, &woven, &ProviderRules::of(format));
         assert!(found.is_empty(), "turn {turn}: {found:?}\n{woven}");
         // What is sent is the client's own but for what stands in place of the old.
-        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(_))).count();
+        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, BodySlice::Own(_))).count();
         assert!(own < 60, "turn {turn}: {own} pieces");
         assert!(woven.matches("cache_control").count() <= 4, "turn {turn}: {woven}");
         let newest = history_of(format, &body).pop().unwrap();
@@ -397,7 +414,7 @@ fn nothing_old_leaves_as_it_came() {
         let body = agent.body();
         let (_, outgoing) = gateway.forward(format, &body);
         if format == Format::Anthropic || !body.contains("cache_control") {
-            assert_eq!(outgoing.cuts, [Cut::Client(0..body.len())], "{format}");
+            assert_eq!(outgoing.cuts, [BodySlice::Client(0..body.len())], "{format}");
         }
         assert_eq!(sent(&outgoing, &body), body);
     }
@@ -419,7 +436,8 @@ fn results_that_answer_together_are_kept_together() {
         let body = json!({"model": "some-model", "messages": history}).to_string();
         let (ticket, outgoing) = gateway.forward(format, &body);
         let woven = sent(&outgoing, &body);
-        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(text) if text.len() > 1)).count();
+        let own =
+            outgoing.cuts.iter().filter(|cut| matches!(cut, BodySlice::Own(text) if text.len() > 1)).count();
         assert!(own <= 2, "turn {turn}: {own} pieces in {woven}");
         let message = json!({"role": "assistant", "content": [{"type": "text", "text": "Going on."}], "tool_calls": calls});
         gateway.answer(
@@ -497,16 +515,17 @@ fn kept(format: Format, seen: &[u8]) -> Vec<Value> {
 /// A model asks back with this answer: what goes on, and the answer as its client sees it so far.
 fn asks_back(
     gateway: &Gateway,
-    ticket: &mut Ticket,
+    ticket: &mut PendingRecord,
     (format, body): (Format, &str),
     answer: &Value,
-) -> (Outgoing, Splice) {
-    let (mut splice, mut seen) = (Splice::whole(format), Vec::new());
+) -> (RewrittenRequest, RecallSplice) {
+    let (mut splice, mut seen) = (RecallSplice::whole(format), Vec::new());
     splice.push(answer.to_string().as_bytes(), &mut seen);
-    let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}: {answer}") };
+    let SpliceVerdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}: {answer}") };
     let header = |_: &str| None;
-    let at = Time(gateway.clock);
-    let arrival = Arrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
+    let at = Timestamp(gateway.clock);
+    let arrival =
+        RequestArrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
     (gateway.recorder.recall(ticket, &arrival, &recalls).unwrap().unwrap(), splice)
 }
 
@@ -552,13 +571,15 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         assert_eq!(next.done.cause, None, "{format}");
         assert!(history_of(format, &second).starts_with(&history_of(format, &first)), "{format}");
         assert!(second.contains("part_0_"), "{format}: what was asked for is there\n{second}");
-        let found = legality::check(format, &second, &Rules::of(format));
+        let found = legality::check(format, &second, &ProviderRules::of(format));
         assert!(found.is_empty(), "{format}: {found:?}");
         splice.continue_with();
         let says = calling(format, "two", "It is done.", &[]);
         splice.push(says.to_string().as_bytes(), &mut seen);
-        let Verdict::Continued { answer: Some(answer) } = splice.end(&mut seen) else { panic!("{format}") };
-        let told = Told::Joined(joined(format, &seen).unwrap());
+        let SpliceVerdict::Continued { answer: Some(answer) } = splice.end(&mut seen) else {
+            panic!("{format}")
+        };
+        let told = RecallAnswerForm::Joined(client_events(format, &seen).unwrap());
         gateway.told(ticket, format, &serde_json::from_str(&answer).unwrap(), Some(told));
         // The client goes on with what it saw: the same session, and what it did not see is sent again.
         agent.history.extend(kept(format, &seen));
@@ -571,7 +592,7 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
             let (ticket, outgoing) = gateway.forward(format, &body);
             let third = sent(&outgoing, &body);
             assert_eq!(ticket.thread, thread, "{format}");
-            let found = legality::check(format, &third, &Rules::of(format));
+            let found = legality::check(format, &third, &ProviderRules::of(format));
             assert!(found.is_empty(), "{format}: {found:?}");
             if !shaken {
                 assert_eq!(outgoing.done.cause, None, "{format}");
@@ -611,7 +632,7 @@ fn what_a_model_asks_back_is_given_though_others_were_first_who_said_nothing() {
             let head = store.thread(ticket.thread).unwrap().head.seq;
             let noted = Fact::Carried { kind: "note".to_owned() };
             let noted = Event { normal: None, ..Event::native("test", "{}", noted) };
-            store.commit(Commit::new(ticket.thread, head, vec![noted], Vec::new())).unwrap();
+            store.commit(ThreadCommit::new(ticket.thread, head, vec![noted], Vec::new())).unwrap();
             let calls = [(RECALL_TOOL, json!({"query": "build fails"}))];
             let asks = calling(format, "one", "One moment.", &calls);
             let (next, mut splice) = asks_back(&gateway, &mut ticket, (format, &body), &asks);
@@ -623,7 +644,12 @@ fn what_a_model_asks_back_is_given_though_others_were_first_who_said_nothing() {
             splice.push(says.to_string().as_bytes(), &mut seen);
             splice.end(&mut seen);
             let thread = ticket.thread;
-            gateway.told(ticket, format, &says, Some(Told::Joined(joined(format, &seen).unwrap())));
+            gateway.told(
+                ticket,
+                format,
+                &says,
+                Some(RecallAnswerForm::Joined(client_events(format, &seen).unwrap())),
+            );
             agent.history.extend(kept(format, &seen));
             agent.history.push(json!({"role": "user", "content": "What now?"}));
             let body = agent.body();
@@ -654,7 +680,12 @@ fn what_a_provider_would_refuse_of_its_own_answer_is_not_sent_back_to_it() {
         let (says, mut seen) = (calling(format, "two", "Nobody said it.", &[]), Vec::new());
         splice.push(says.to_string().as_bytes(), &mut seen);
         splice.end(&mut seen);
-        gateway.told(ticket, format, &says, Some(Told::Joined(joined(format, &seen).unwrap())));
+        gateway.told(
+            ticket,
+            format,
+            &says,
+            Some(RecallAnswerForm::Joined(client_events(format, &seen).unwrap())),
+        );
         let mut body: Value = serde_json::from_str(body).unwrap();
         let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
         let history = body[key].as_array_mut().unwrap();
@@ -706,9 +737,9 @@ fn only_thoughts_that_are_cleared_keep_nobody_from_composing() {
     let mut agent = Agent::new(Format::Anthropic);
     let mut gateway = Gateway::new();
     for (kind, expect) in [
-        ("clear_thinking_20251015", Left::Composed),
-        ("clear_tool_uses_20250919", Left::Managed),
-        ("compact_20260112", Left::Managed),
+        ("clear_thinking_20251015", RewriteStatus::Composed),
+        ("clear_tool_uses_20250919", RewriteStatus::Managed),
+        ("compact_20260112", RewriteStatus::Managed),
     ] {
         let mut body: Value = serde_json::from_str(&agent.body()).unwrap();
         body["context_management"] = json!({"edits": [{"type": kind}]});

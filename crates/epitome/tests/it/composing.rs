@@ -11,17 +11,21 @@ use std::{
 };
 
 use epitome::{
-    compose::{Composing, Cut, Left, Outgoing, Way, Wishes},
-    core::{Digest, Fact, Logged, Seq, ThreadId, Tokens, event::Time},
-    recorder::{Arrival, End, Ending, Placed, Recorder, Ticket},
+    core::{Digest, Fact, LoggedEvent, Seq, ThreadId, Tokens, event::Timestamp},
+    recorder::{
+        EndedExchange, ExchangeOutcome, PendingRecord, PlacementKind, RequestArrival, TrafficRecorder,
+    },
+    rewrite::{
+        BodySlice, RequestDisposition, RequestOverrides, RewriteSettings, RewriteStatus, RewrittenRequest,
+    },
     session::verify_call,
-    store::{EventLog, Sqlite},
+    store::{EventLog, SqliteStore},
     wire::{
         Format,
-        caller::Purpose,
-        legality::{self, Rules},
-        overflow::Overflow,
-        recall::RECALL_TOOL,
+        caller::RequestPurpose,
+        legality::{self, ProviderRules},
+        overflow::ContextOverflow,
+        recall_tool::RECALL_TOOL,
     },
 };
 use serde_json::{Value, json};
@@ -67,7 +71,7 @@ impl Task {
 
     /// Sends the next request, which is taken over.
     #[track_caller]
-    fn asks(&mut self) -> (Ticket, Outgoing) {
+    fn asks(&mut self) -> (PendingRecord, RewrittenRequest) {
         let (format, body) = (self.agent.format, self.agent.body());
         let (ticket, outgoing) = self.gateway.forward(format, &body);
         let woven = check_woven(format, &outgoing, &body);
@@ -77,12 +81,12 @@ impl Task {
         (ticket, outgoing)
     }
 
-    fn is_answered(&mut self, ticket: Ticket) {
+    fn is_answered(&mut self, ticket: PendingRecord) {
         let answer = self.agent.answer();
         self.gateway.answer(ticket, self.agent.format, &answer);
     }
 
-    fn store(&self) -> &Sqlite {
+    fn store(&self) -> &SqliteStore {
         self.gateway.recorder.store()
     }
 
@@ -104,12 +108,12 @@ impl Task {
 
 /// What goes on is legal, fits, and ends with the client's newest message; gives it.
 #[track_caller]
-fn check_woven(format: Format, outgoing: &Outgoing, body: &str) -> String {
+fn check_woven(format: Format, outgoing: &RewrittenRequest, body: &str) -> String {
     let woven = sent(outgoing, body);
     let done = &outgoing.done;
-    assert_eq!(done.left, Left::Composed);
+    assert_eq!(done.left, RewriteStatus::Composed);
     assert!(done.after <= Tokens(WINDOW), "{done:?}");
-    let found = legality::check(format, &woven, &Rules::of(format));
+    let found = legality::check(format, &woven, &ProviderRules::of(format));
     assert!(found.is_empty(), "{found:?}\n{woven}");
     assert_eq!(history_of(format, &woven).last(), history_of(format, body).last());
     woven
@@ -117,7 +121,7 @@ fn check_woven(format: Format, outgoing: &Outgoing, body: &str) -> String {
 
 /// Every call of every thread verifies, and the database is healthy.
 #[track_caller]
-fn check_store(store: &Sqlite) {
+fn check_store(store: &SqliteStore) {
     for session in store.sessions().unwrap() {
         for thread in store.threads(session.id).unwrap() {
             let calls = store.calls(thread.id, 0, usize::MAX >> 1).unwrap();
@@ -214,7 +218,7 @@ fn a_history_that_was_changed_is_a_fork_that_fits_and_what_it_parts_from_stays()
             task.agent.turns += 100;
             change.make(&mut task.agent);
             let (ticket, _) = task.asks();
-            assert_eq!(ticket.placed, Placed::Forked, "{format}, {change:?}");
+            assert_eq!(ticket.placed, PlacementKind::Forked, "{format}, {change:?}");
             assert_ne!(ticket.thread, original, "{format}, {change:?}");
             task.is_answered(ticket);
             task.agent.goes_on(&result(turns));
@@ -249,12 +253,12 @@ fn an_answer_may_be_written_again_any_number_of_times() {
         for _ in 0..4 {
             task.agent.turns += 100;
             let (ticket, outgoing) = task.asks();
-            assert_eq!((ticket.placed, outgoing.done.cause), (Placed::Forked, None), "{format}");
+            assert_eq!((ticket.placed, outgoing.done.cause), (PlacementKind::Forked, None), "{format}");
             assert_eq!(task.last(), before, "{format}");
             assert!(!threads.contains(&ticket.thread), "{format}");
             threads.push(ticket.thread);
             // One that is cut off is asked again in its own place.
-            end(&task.gateway.recorder, ticket, Ending::Cut, None);
+            end(&task.gateway.recorder, ticket, ExchangeOutcome::Cut, None);
             let (ticket, _) = task.asks();
             assert_eq!(Some(&ticket.thread), threads.last(), "{format}");
             task.is_answered(ticket);
@@ -268,15 +272,15 @@ fn an_answer_may_be_written_again_any_number_of_times() {
 }
 
 /// Ends a request without an answer.
-fn end(recorder: &Recorder, ticket: Ticket, ending: Ending, status: Option<u16>) {
-    let end = End {
+fn end(recorder: &TrafficRecorder, ticket: PendingRecord, ending: ExchangeOutcome, status: Option<u16>) {
+    let end = EndedExchange {
         answer: Vec::new(),
         ending,
         status,
         bytes: 0,
         first_byte: None,
         took: Duration::from_millis(1),
-        at: Time(i64::MAX >> 8),
+        at: Timestamp(i64::MAX >> 8),
         observed: None,
         told: None,
     };
@@ -347,26 +351,26 @@ fn a_crash_after_a_compaction_was_adopted_changes_no_byte_of_what_follows() {
 
 /// Somebody of whom there may be several at a time.
 struct Someone<'g> {
-    recorder: &'g Recorder,
-    composing: &'g Composing,
+    recorder: &'g TrafficRecorder,
+    composing: &'g RewriteSettings,
     clock: &'g AtomicI64,
 }
 
 impl Someone<'_> {
     /// Sends a request and is answered. Gives the thread in which it was asked.
     fn sends(&self, format: Format, body: &str, answer: &Value) -> ThreadId {
-        let at = Time(self.clock.fetch_add(1, Ordering::Relaxed));
+        let at = Timestamp(self.clock.fetch_add(1, Ordering::Relaxed));
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let arrival =
-            Arrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
+            RequestArrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
         let composed =
-            self.recorder.compose(&arrival, self.composing, &Wishes::default(), &|_| None).unwrap();
-        let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
+            self.recorder.rewrite(&arrival, self.composing, &RequestOverrides::default(), &|_| None).unwrap();
+        let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
         let woven = check_woven(format, &outgoing, body);
         let (thread, call) = outgoing.done.call.unwrap();
-        let end = End {
+        let end = EndedExchange {
             answer: format.decode_response(&answer.to_string()).unwrap(),
-            ending: Ending::Complete,
+            ending: ExchangeOutcome::Complete,
             status: Some(200),
             bytes: 10,
             first_byte: None,
@@ -443,14 +447,15 @@ fn the_clients_own_compaction_that_no_window_holds_is_composed_and_its_session_g
         // Of this model nothing is known but the window that was set.
         let body = task.agent.body().replace("claude-sonnet-4-5", "some-model");
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
-        let purpose = Some(Purpose::Compaction);
-        let at = Time(1_000_000);
+        let purpose = Some(RequestPurpose::Compaction);
+        let at = Timestamp(1_000_000);
         let arrival =
-            Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
+            RequestArrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
         let recorder = &task.gateway.recorder;
-        let composed =
-            recorder.compose(&arrival, &task.gateway.composing, &Wishes::default(), &|_| None).unwrap();
-        let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
+        let composed = recorder
+            .rewrite(&arrival, &task.gateway.composing, &RequestOverrides::default(), &|_| None)
+            .unwrap();
+        let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
         let woven = check_woven(format, &outgoing, &body);
         assert!(woven.len() < body.len(), "{format}");
         let aside = outgoing.done.call.unwrap();
@@ -472,7 +477,7 @@ fn the_clients_own_compaction_that_no_window_holds_is_composed_and_its_session_g
             task.agent.goes_on(&result(0));
         }
         // Whoever opens the session later need not read what was recorded before: all of it is said anew.
-        let scripts = task.store().scripts(thread).unwrap();
+        let scripts = task.store().rewrite_records(thread).unwrap();
         let scripts: Vec<Value> =
             scripts.iter().map(|(_, _, text)| serde_json::from_str(text).unwrap()).collect();
         let first = scripts.iter().find(|script| script["lead"].is_array()).unwrap();
@@ -508,12 +513,12 @@ fn the_clients_own_compaction_is_sent_as_it_came_while_its_providers_window_hold
         user_says(&mut task.agent, summary_prompt(format));
         // A model whose window is known, and larger than the one that was set.
         let body = task.agent.body().replace("some-model", "gpt-5");
-        let mut ticket = check_untouched(&mut task.gateway, format, &body, Left::OwnSummary);
-        assert_eq!(ticket.purpose, Purpose::Compaction, "{format}");
+        let mut ticket = check_untouched(&mut task.gateway, format, &body, RewriteStatus::OwnSummary);
+        assert_eq!(ticket.purpose, RequestPurpose::Compaction, "{format}");
         assert_ne!(ticket.thread, thread, "{format}");
 
         // Its provider may hold less than is known of it.
-        let refused = Overflow { limit: Some(Tokens(WINDOW)), asked: None };
+        let refused = ContextOverflow { limit: Some(Tokens(WINDOW)), asked: None };
         let smaller = task.gateway.smaller(&mut ticket, format, &body, refused).unwrap();
         let woven = check_woven(format, &smaller, &body);
         assert!(woven.len() < body.len(), "{format}");
@@ -556,13 +561,15 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
             ("another", &without, false),
         ] {
             let header = |name: &str| (name == "x-epitome-session").then_some(session);
-            let (body, at, purpose) = (body.to_string(), Time(1_000_000), Some(Purpose::Compaction));
+            let (body, at, purpose) =
+                (body.to_string(), Timestamp(1_000_000), Some(RequestPurpose::Compaction));
             let principal = if session == "one" { "" } else { session };
             let arrival =
-                Arrival { principal, format, body: &body, shared: None, header: &header, at, purpose };
+                RequestArrival { principal, format, body: &body, shared: None, header: &header, at, purpose };
             let Gateway { recorder, composing, .. } = &task.gateway;
-            let composed = recorder.compose(&arrival, composing, &Wishes::default(), &|_| None).unwrap();
-            let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
+            let composed =
+                recorder.rewrite(&arrival, composing, &RequestOverrides::default(), &|_| None).unwrap();
+            let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
             assert_eq!(sent(&outgoing, &body).contains(RECALL_TOOL), expect, "{format} {session}: {body}");
             assert_eq!(outgoing.recall, expect, "{format} {session}");
         }
@@ -602,11 +609,11 @@ fn plain(format: Format, words: &str) -> Value {
 
 /// A request goes on as it came, for this reason.
 #[track_caller]
-fn check_untouched(gateway: &mut Gateway, format: Format, body: &str, left: Left) -> Ticket {
+fn check_untouched(gateway: &mut Gateway, format: Format, body: &str, left: RewriteStatus) -> PendingRecord {
     let (ticket, outgoing) = gateway.forward(format, body);
     assert_eq!(outgoing.done.left, left);
     assert_eq!((outgoing.done.call, ticket.call), (None, None));
-    assert_eq!(outgoing.cuts, [Cut::Client(0..body.len())]);
+    assert_eq!(outgoing.cuts, [BodySlice::Client(0..body.len())]);
     ticket
 }
 
@@ -621,10 +628,10 @@ fn whoever_has_the_provider_manage_the_context_is_left_alone() {
         let mut body: Value = serde_json::from_str(&task.agent.body()).unwrap();
         body["context_management"] = settings;
         let body = body.to_string();
-        let mut ticket = check_untouched(&mut task.gateway, format, &body, Left::Managed);
-        let refused = Overflow { limit: Some(Tokens(10)), asked: Some(Tokens(1_000)) };
+        let mut ticket = check_untouched(&mut task.gateway, format, &body, RewriteStatus::Managed);
+        let refused = ContextOverflow { limit: Some(Tokens(10)), asked: Some(Tokens(1_000)) };
         assert!(task.gateway.smaller(&mut ticket, format, &body, refused).is_none());
-        end(&task.gateway.recorder, ticket, Ending::Refused, Some(400));
+        end(&task.gateway.recorder, ticket, ExchangeOutcome::Refused, Some(400));
         // And when it does so no longer, it is not.
         task.goes_on_for(14);
         assert!(task.last().len() < task.agent.body().len(), "{format}");
@@ -638,7 +645,7 @@ fn whoever_leaves_its_history_with_the_provider_is_left_alone() {
     let mut task = Task::of(format, 1);
     for (key, past) in [("previous_response_id", json!("resp_0")), ("conversation", json!("conv_1"))] {
         let body = json!({"model": "some-model", "input": [{"role": "user", "content": "and?"}], key: past});
-        let ticket = check_untouched(&mut task.gateway, format, &body.to_string(), Left::Remote);
+        let ticket = check_untouched(&mut task.gateway, format, &body.to_string(), RewriteStatus::Remote);
         task.gateway.answer(ticket, format, &plain(format, key));
     }
     check_store(task.store());
@@ -653,9 +660,9 @@ fn a_request_that_was_refused_as_too_long_is_made_smaller_and_what_follows_stays
             let tried = outgoing.done.after;
             let limit = Tokens(tried.0 * 3 / 4);
             let refused = if said {
-                Overflow { limit: Some(limit), asked: Some(tried) }
+                ContextOverflow { limit: Some(limit), asked: Some(tried) }
             } else {
-                Overflow { limit: None, asked: None }
+                ContextOverflow { limit: None, asked: None }
             };
             let body = task.agent.body();
             let smaller = task.gateway.smaller(&mut ticket, format, &body, refused).unwrap();
@@ -669,7 +676,7 @@ fn a_request_that_was_refused_as_too_long_is_made_smaller_and_what_follows_stays
             if said {
                 task.is_answered(ticket);
             } else {
-                end(&task.gateway.recorder, ticket, Ending::Refused, Some(400));
+                end(&task.gateway.recorder, ticket, ExchangeOutcome::Refused, Some(400));
             }
             let rows = task.store().calls(thread, 0, usize::MAX >> 1).unwrap();
             assert!(rows.iter().all(|row| row.outcomes.len() == 1), "{format}: {rows:#?}");
@@ -698,10 +705,10 @@ fn a_request_that_cannot_be_smaller_leaves_no_call_without_an_end() {
         let mut task = Task::of(format, 0);
         let (mut ticket, outgoing) = task.asks();
         let body = task.agent.body();
-        let refused = Overflow { limit: Some(Tokens(10)), asked: Some(outgoing.done.after) };
+        let refused = ContextOverflow { limit: Some(Tokens(10)), asked: Some(outgoing.done.after) };
         assert!(task.gateway.smaller(&mut ticket, format, &body, refused).is_none(), "{format}");
         let thread = ticket.thread;
-        end(&task.gateway.recorder, ticket, Ending::Refused, Some(400));
+        end(&task.gateway.recorder, ticket, ExchangeOutcome::Refused, Some(400));
         let rows = task.store().calls(thread, 0, usize::MAX >> 1).unwrap();
         assert!(rows.iter().all(|row| !row.outcomes.is_empty()), "{format}: {rows:#?}");
         task.check_record();
@@ -715,9 +722,9 @@ fn a_refusal_that_names_no_sensible_limit_is_not_believed_for_good() {
             let mut task = Task::of(format, 3);
             let (mut ticket, outgoing) = task.asks();
             let body = task.agent.body();
-            let refused = Overflow { limit: Some(Tokens(10)), asked: Some(outgoing.done.after) };
+            let refused = ContextOverflow { limit: Some(Tokens(10)), asked: Some(outgoing.done.after) };
             assert!(task.gateway.smaller(&mut ticket, format, &body, refused).is_none(), "{format}");
-            end(&task.gateway.recorder, ticket, Ending::Refused, Some(400));
+            end(&task.gateway.recorder, ticket, ExchangeOutcome::Refused, Some(400));
             if restarts {
                 task.gateway = task.gateway.restarted();
             }
@@ -737,9 +744,10 @@ fn who_is_refused_beside_somebody_else_ends_its_own_call() {
         let mut task = Task::of(format, 9);
         let (mut one, first) = task.asks();
         let (other, second) = task.asks();
-        assert_eq!((one.thread, other.placed), (other.thread, Placed::Retried), "{format}");
+        assert_eq!((one.thread, other.placed), (other.thread, PlacementKind::Retried), "{format}");
         let body = task.agent.body();
-        let refused = Overflow { limit: Some(Tokens(first.done.after.0 / 2)), asked: Some(first.done.after) };
+        let refused =
+            ContextOverflow { limit: Some(Tokens(first.done.after.0 / 2)), asked: Some(first.done.after) };
         let smaller = task.gateway.smaller(&mut one, format, &body, refused).unwrap();
         let woven = check_woven(format, &smaller, &body);
         let third = smaller.done.call.unwrap();
@@ -775,14 +783,14 @@ fn a_compaction_that_is_asked_for_is_made_and_the_next_request_stands_on_it() {
                     task.gateway = task.gateway.restarted();
                 }
                 let (words, wishes) = if by_words {
-                    ("/compact the parts of the build", Wishes::default())
+                    ("/compact the parts of the build", RequestOverrides::default())
                 } else {
                     let compact = Some("the parts of the build".to_owned());
-                    ("Is it?", Wishes { compact, ..Wishes::default() })
+                    ("Is it?", RequestOverrides { compact, ..RequestOverrides::default() })
                 };
                 task.agent.history.push(says("user", words));
                 let (ticket, way) = task.gateway.compose(format, &task.agent.body(), &wishes);
-                let Way::Answer { words: told, .. } = way else { panic!("{way:?}") };
+                let RequestDisposition::Answer { words: told, .. } = way else { panic!("{way:?}") };
                 assert!(told.starts_with("Compacted: "), "{told}");
                 assert_eq!((ticket.thread, ticket.call), (thread, None));
                 task.gateway.answer(ticket, format, &plain(format, &told));
@@ -792,7 +800,7 @@ fn a_compaction_that_is_asked_for_is_made_and_the_next_request_stands_on_it() {
                 task.agent.history.extend([says("assistant", &told), says("user", "Go on.")]);
                 let body = task.agent.body();
                 let events = task.store().read(thread, Seq(1), usize::MAX >> 1).unwrap();
-                let is_compaction = |logged: &&Logged| matches!(logged.event.fact, Fact::Compacted(_));
+                let is_compaction = |logged: &&LoggedEvent| matches!(logged.event.fact, Fact::Compacted(_));
                 assert_eq!(events.iter().filter(is_compaction).count(), 1, "{format}");
                 let (ticket, outgoing) = task.asks();
                 let done = &outgoing.done;
@@ -813,9 +821,9 @@ fn a_compaction_that_is_asked_for_is_made_and_the_next_request_stands_on_it() {
 fn a_compaction_that_is_asked_for_too_soon_is_told_so_and_changes_nothing() {
     for format in Format::ALL {
         let mut task = Task::of(format, 0);
-        let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
+        let wishes = RequestOverrides { compact: Some(String::new()), ..RequestOverrides::default() };
         let (ticket, way) = task.gateway.compose(format, &task.agent.body(), &wishes);
-        let Way::Answer { words: told, .. } = way else { panic!("{way:?}") };
+        let RequestDisposition::Answer { words: told, .. } = way else { panic!("{way:?}") };
         assert!(told.contains("nothing"), "{told}");
         task.gateway.answer(ticket, format, &plain(format, &told));
         task.agent.history.push(json!({"role": "assistant", "content": told}));
@@ -842,9 +850,9 @@ fn a_compaction_that_is_asked_for_reaches_no_provider_where_no_policy_is_in_char
                 body[key] = value.clone();
             }
             let compact = (words == "Is it?").then(|| "all".to_owned());
-            let wishes = Wishes { compact, ..Wishes::default() };
+            let wishes = RequestOverrides { compact, ..RequestOverrides::default() };
             let (ticket, way) = task.gateway.compose(format, &body.to_string(), &wishes);
-            let Way::Answer { words, compaction: None } = way else { panic!("{way:?}") };
+            let RequestDisposition::Answer { words, compaction: None } = way else { panic!("{way:?}") };
             assert!(words.starts_with("Nothing was compacted: ") && words.contains(told), "{words}");
             task.gateway.answer(ticket, format, &plain(format, &words));
             task.agent.history.push(json!({"role": "assistant", "content": words}));
@@ -862,12 +870,13 @@ fn who_has_its_provider_compact_by_another_path_gets_what_that_gives() {
     let (format, mut task) = (Format::OpenaiResponses, Task::of(Format::OpenaiResponses, 2));
     user_says(&mut task.agent, "/compact");
     let (body, header) = (task.agent.body(), |_: &str| None);
-    let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
-    let arrival = Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
-    let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
+    let (at, purpose) = (Timestamp(1_000_000), Some(RequestPurpose::Compaction));
+    let arrival =
+        RequestArrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
+    let wishes = RequestOverrides { compact: Some(String::new()), ..RequestOverrides::default() };
     let composed =
-        task.gateway.recorder.compose(&arrival, &task.gateway.composing, &wishes, &|_| None).unwrap();
-    assert!(matches!(composed.way, Way::Forward(_)), "{:?}", composed.way);
+        task.gateway.recorder.rewrite(&arrival, &task.gateway.composing, &wishes, &|_| None).unwrap();
+    assert!(matches!(composed.way, RequestDisposition::Forward(_)), "{:?}", composed.way);
 }
 
 #[test]
@@ -879,7 +888,7 @@ fn a_message_that_no_window_holds_is_cut_and_its_session_goes_on() {
             let body = task.agent.body();
             let (ticket, outgoing) = task.gateway.forward(format, &body);
             let woven = sent(&outgoing, &body);
-            let found = legality::check(format, &woven, &Rules::of(format));
+            let found = legality::check(format, &woven, &ProviderRules::of(format));
             assert!(found.is_empty() && outgoing.done.after <= Tokens(WINDOW), "{format}: {found:?}");
             let (thread, call) = outgoing.done.call.unwrap();
             task.calls.push((thread, call, woven));

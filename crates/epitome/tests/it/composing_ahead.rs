@@ -3,16 +3,16 @@
 use std::cell::Cell;
 
 use epitome::{
-    compose::{Composed, Left, Outgoing, Way, Wishes},
     core::{
         Digest, TokenCounter, Tokens,
-        event::Time,
-        tokens::{Estimate, O200k},
+        event::Timestamp,
+        tokens::{EstimateCounter, O200kCounter},
     },
-    recorder::{Arrival, Ticket},
+    recorder::{PendingRecord, RequestArrival},
+    rewrite::{RequestDisposition, RequestOverrides, RewriteOutcome, RewriteStatus, RewrittenRequest},
     session::verify_call,
-    store::{Sqlite, records::CallRow},
-    wire::{Format, overflow::Overflow},
+    store::{SqliteStore, records::CallRow},
+    wire::{Format, overflow::ContextOverflow},
 };
 use serde_json::json;
 
@@ -35,26 +35,33 @@ fn gateway(window: u64) -> Gateway {
 }
 
 /// Composes a request for a client that does not wait; says whether it left before anything was on record.
-fn compose(gateway: &Gateway, format: Format, body: &str) -> (Ticket, Outgoing, bool) {
+fn compose(gateway: &Gateway, format: Format, body: &str) -> (PendingRecord, RewrittenRequest, bool) {
     let header = |name: &str| (name == "x-epitome-session").then_some("one");
-    let arrival =
-        Arrival { principal: "", format, body, shared: None, header: &header, at: Time(1), purpose: None };
+    let arrival = RequestArrival {
+        principal: "",
+        format,
+        body,
+        shared: None,
+        header: &header,
+        at: Timestamp(1),
+        purpose: None,
+    };
     let has_left = Cell::new(false);
     let store = gateway.recorder.store();
     let leaves = || {
         assert!(!has_left.replace(true), "it leaves once");
         assert_eq!(store.sessions().unwrap().len(), 0, "nothing is on record yet");
     };
-    let wishes = Wishes::default();
-    let composed = gateway.recorder.compose_ahead(&arrival, &gateway.composing, &wishes, &|_| None, &leaves);
-    let Composed { ticket, way: Way::Forward(outgoing) } = composed.unwrap() else {
+    let wishes = RequestOverrides::default();
+    let composed = gateway.recorder.rewrite_early(&arrival, &gateway.composing, &wishes, &|_| None, &leaves);
+    let RewriteOutcome { ticket, way: RequestDisposition::Forward(outgoing) } = composed.unwrap() else {
         panic!("it is answered")
     };
     (ticket, outgoing, has_left.get())
 }
 
 /// The calls of the one session, of which each can be written again.
-fn calls(store: &Sqlite) -> Vec<CallRow> {
+fn calls(store: &SqliteStore) -> Vec<CallRow> {
     let [session] = &store.sessions().unwrap()[..] else { panic!("one session") };
     let mut calls = Vec::new();
     for thread in store.threads(session.id).unwrap() {
@@ -75,7 +82,11 @@ fn a_long_first_request_that_fits_leaves_as_it_came_before_it_is_recorded() {
         let (ticket, outgoing, has_left) = compose(&gateway, format, &body);
         assert!(has_left, "{format}");
         assert_eq!(sent(&outgoing, &body), body, "{format}");
-        assert_eq!((outgoing.done.left, outgoing.done.call.unwrap().1), (Left::Composed, 0), "{format}");
+        assert_eq!(
+            (outgoing.done.left, outgoing.done.call.unwrap().1),
+            (RewriteStatus::Composed, 0),
+            "{format}"
+        );
         gateway.answer(ticket, format, &agent.answer());
         agent.goes_on(&result(60));
         // What follows is seen before, and waits for its turn.
@@ -123,7 +134,7 @@ fn underestimated(format: Format) -> (Agent, Gateway) {
         agent.history.push(json!({"role": "user", "content": "Go on."}));
     }
     let body = agent.body();
-    let (estimated, exact) = (Estimate.count(&body).0, O200k.count(&body).0);
+    let (estimated, exact) = (EstimateCounter.count(&body).0, O200kCounter.count(&body).0);
     assert!(estimated * 5 / 4 < exact, "{estimated} {exact}");
     // A quarter is left for the answer, and the policy acts at 95 % of the rest.
     let gateway = gateway(estimated.midpoint(exact) * 4 / 3 * 100 / 95);
@@ -136,8 +147,8 @@ fn what_left_and_is_refused_as_too_long_is_made_smaller() {
     let (agent, mut gateway) = underestimated(format);
     let body = agent.body();
     let (mut ticket, outgoing, has_left) = compose(&gateway, format, &body);
-    assert!(has_left && outgoing.done.left == Left::Ahead);
-    let smaller = gateway.smaller(&mut ticket, format, &body, Overflow::default()).expect("it can be");
+    assert!(has_left && outgoing.done.left == RewriteStatus::Ahead);
+    let smaller = gateway.smaller(&mut ticket, format, &body, ContextOverflow::default()).expect("it can be");
     assert!(smaller.done.after < smaller.done.before, "{smaller:?}");
     gateway.answer(ticket, format, &agent.answer());
     let calls = calls(gateway.recorder.store());
@@ -151,7 +162,7 @@ fn what_left_and_turns_out_too_long_is_on_record_as_a_call_that_never_left() {
     let body = agent.body();
     let (ticket, outgoing, has_left) = compose(&gateway, format, &body);
     assert!(has_left);
-    assert_eq!((sent(&outgoing, &body), outgoing.done.left), (body, Left::Ahead));
+    assert_eq!((sent(&outgoing, &body), outgoing.done.left), (body, RewriteStatus::Ahead));
     gateway.answer(ticket, format, &agent.answer());
     let before = calls(gateway.recorder.store());
     let never =

@@ -1,14 +1,14 @@
 //! What a session began with it keeps, whatever happens around it: restarts, other settings, others that crowd it out.
 
 use epitome::{
-    compose::{Cut, Left, Way, Wishes},
-    core::{Tokens, event::Time},
-    recorder::Arrival,
+    core::{Tokens, event::Timestamp},
+    recorder::RequestArrival,
+    rewrite::{BodySlice, RequestDisposition, RequestOverrides, RewriteStatus},
     wire::{
         Format,
-        caller::Purpose,
-        overflow::Overflow,
-        recall::{RECALL_TOOL, Splice, Verdict},
+        caller::RequestPurpose,
+        overflow::ContextOverflow,
+        recall_tool::{RECALL_TOOL, RecallSplice, SpliceVerdict},
     },
 };
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn play(gateway: &mut Gateway, agent: &mut Agent, turns: usize) -> Vec<String> {
     for _ in 0..turns {
         let body = agent.body();
         let (ticket, outgoing) = gateway.forward(agent.format, &body);
-        assert_eq!(outgoing.done.left, Left::Composed);
+        assert_eq!(outgoing.done.left, RewriteStatus::Composed);
         bodies.push(sent(&outgoing, &body));
         gateway.answer(ticket, agent.format, &agent.answer());
         agent.goes_on(&result(agent.turns));
@@ -59,11 +59,14 @@ fn the_tool_is_still_offered_after_the_client_had_its_history_compacted_without_
     body.as_object_mut().unwrap().remove("tools");
     let body = body.to_string();
     let header = |name: &str| (name == "x-epitome-session").then_some("one");
-    let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
-    let arrival = Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
-    let asked =
-        gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
-    let Way::Forward(outgoing) = asked.way else { panic!("{:?}", asked.way) };
+    let (at, purpose) = (Timestamp(1_000_000), Some(RequestPurpose::Compaction));
+    let arrival =
+        RequestArrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
+    let asked = gateway
+        .recorder
+        .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
+        .unwrap();
+    let RequestDisposition::Forward(outgoing) = asked.way else { panic!("{:?}", asked.way) };
     assert!(!sent(&outgoing, &body).contains(RECALL_TOOL));
     let bodies = play(&mut gateway, &mut agent, 2);
     assert!(bodies.iter().all(|body| body.contains(RECALL_TOOL)));
@@ -155,7 +158,7 @@ fn cache_marks_are_placed_whatever_is_spoken_of() {
         let body = body.to_string();
         for _ in 0..2 {
             let (_, outgoing) = gateway.forward(Format::Anthropic, &body);
-            let placed = outgoing.cuts.iter().any(|cut| matches!(cut, Cut::Own(_)));
+            let placed = outgoing.cuts.iter().any(|cut| matches!(cut, BodySlice::Own(_)));
             assert_eq!(placed, expect, "{words} {marked}");
         }
     }
@@ -187,10 +190,20 @@ fn crowd(gateway: &Gateway, from: usize) {
     for number in from..from + 520 {
         let id = format!("crowd-{number}");
         let header = |name: &str| (name == "x-epitome-session").then_some(&*id);
-        let at = Time(1_000_000);
-        let arrival =
-            Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose: None };
-        gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
+        let at = Timestamp(1_000_000);
+        let arrival = RequestArrival {
+            principal: "",
+            format,
+            body: &body,
+            shared: None,
+            header: &header,
+            at,
+            purpose: None,
+        };
+        gateway
+            .recorder
+            .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
+            .unwrap();
     }
 }
 
@@ -204,19 +217,26 @@ fn a_request_under_way_outlasts_what_is_remembered_of_its_session() {
     let (mut ticket, outgoing) = gateway.forward(format, &body);
     crowd(&gateway, 0);
     let header = |_: &str| None;
-    let at = Time(1_000_000);
-    let arrival =
-        Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose: None };
+    let at = Timestamp(1_000_000);
+    let arrival = RequestArrival {
+        principal: "",
+        format,
+        body: &body,
+        shared: None,
+        header: &header,
+        at,
+        purpose: None,
+    };
     let answer = json!({"id": "chatcmpl-back", "object": "chat.completion", "created": 1, "model": "some-model",
         "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null,
             "tool_calls": [{"id": "back", "type": "function",
                 "function": {"name": RECALL_TOOL, "arguments": "{\"query\": \"part_0_1\"}"}}]}}]});
-    let mut splice = Splice::whole(format);
+    let mut splice = RecallSplice::whole(format);
     splice.push(answer.to_string().as_bytes(), &mut Vec::new());
-    let Verdict::Recall(recalls) = splice.end(&mut Vec::new()) else { panic!("it asks back") };
+    let SpliceVerdict::Recall(recalls) = splice.end(&mut Vec::new()) else { panic!("it asks back") };
     assert!(gateway.recorder.recall(&mut ticket, &arrival, &recalls).unwrap().is_some());
     crowd(&gateway, 520);
     let refused =
-        Overflow { limit: Some(Tokens(outgoing.done.after.0 / 2)), asked: Some(outgoing.done.after) };
+        ContextOverflow { limit: Some(Tokens(outgoing.done.after.0 / 2)), asked: Some(outgoing.done.after) };
     assert!(gateway.smaller(&mut ticket, format, &body, refused).is_some());
 }

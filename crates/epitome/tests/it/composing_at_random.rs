@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use epitome::{
-    compose::{Left, Outgoing, Way, Wishes},
-    core::{Digest, ThreadId, Tokens, event::Time},
-    recorder::{End, Ending, Ticket},
+    core::{Digest, ThreadId, Tokens, event::Timestamp},
+    recorder::{EndedExchange, ExchangeOutcome, PendingRecord},
+    rewrite::{RequestDisposition, RequestOverrides, RewriteStatus, RewrittenRequest},
     session::verify_call,
     wire::{
         Format,
-        legality::{self, Rules},
-        overflow::Overflow,
+        legality::{self, ProviderRules},
+        overflow::ContextOverflow,
     },
 };
 use proptest::prelude::*;
@@ -150,8 +150,8 @@ impl Client {
         }
     }
 
-    fn wishes(&self) -> Wishes {
-        Wishes { window: (self.model == 2).then_some(Tokens(WINDOW * 3 / 4)), compact: None }
+    fn wishes(&self) -> RequestOverrides {
+        RequestOverrides { window: (self.model == 2).then_some(Tokens(WINDOW * 3 / 4)), compact: None }
     }
 
     /// What the model answers, whole and as the client sends it back: words, or calls of tools.
@@ -285,28 +285,33 @@ impl Client {
         let ticket = self.refused(ticket, &outgoing, &body);
         let (whole, items) = self.answer(calls);
         if std::mem::take(&mut self.breaks) {
-            self.end(ticket, Vec::new(), Ending::Cut);
+            self.end(ticket, Vec::new(), ExchangeOutcome::Cut);
             return;
         }
         let answer = self.format.decode_response(&whole.to_string()).unwrap();
-        self.end(ticket, answer, Ending::Complete);
+        self.end(ticket, answer, ExchangeOutcome::Complete);
         let said = std::mem::take(&mut self.next);
         self.turns.push(Turn { said, answer: items });
         self.next = self.replies(calls, lines);
     }
 
-    fn asks(&mut self, body: &str) -> (Ticket, Outgoing) {
+    fn asks(&mut self, body: &str) -> (PendingRecord, RewrittenRequest) {
         let (ticket, way) = self.gateway.compose(self.format, body, &self.wishes());
-        let Way::Forward(outgoing) = way else { panic!("{way:?}") };
+        let RequestDisposition::Forward(outgoing) = way else { panic!("{way:?}") };
         self.check(&outgoing, body);
         (ticket, outgoing)
     }
 
-    fn refused(&mut self, mut ticket: Ticket, outgoing: &Outgoing, body: &str) -> Ticket {
+    fn refused(
+        &mut self,
+        mut ticket: PendingRecord,
+        outgoing: &RewrittenRequest,
+        body: &str,
+    ) -> PendingRecord {
         let after = outgoing.done.after;
         // No provider takes as little as a task and its tools.
         if after > Tokens(WINDOW / 3) && std::mem::take(&mut self.overflows) {
-            let refused = Overflow { limit: Some(Tokens(after.0 * 9 / 10)), asked: Some(after) };
+            let refused = ContextOverflow { limit: Some(Tokens(after.0 * 9 / 10)), asked: Some(after) };
             if let Some(smaller) = self.gateway.smaller(&mut ticket, self.format, body, refused) {
                 assert!(smaller.done.after < after, "{:?} after {after}", smaller.done);
                 self.check(&smaller, body);
@@ -315,20 +320,20 @@ impl Client {
         ticket
     }
 
-    fn check(&mut self, outgoing: &Outgoing, body: &str) {
+    fn check(&mut self, outgoing: &RewrittenRequest, body: &str) {
         let woven = sent(outgoing, body);
         let done = &outgoing.done;
-        assert_eq!(done.left, Left::Composed, "{done:?}");
+        assert_eq!(done.left, RewriteStatus::Composed, "{done:?}");
         let window = self.wishes().window.unwrap_or(Tokens(WINDOW));
         assert!(done.after <= window && done.after <= done.before, "{done:?}");
-        let found = legality::check(self.format, &woven, &Rules::of(self.format));
+        let found = legality::check(self.format, &woven, &ProviderRules::of(self.format));
         assert!(found.is_empty(), "{found:?}\n{woven}\n{body}");
         let (thread, call) = done.call.unwrap();
         self.calls.push((thread, call, woven));
     }
 
-    fn end(&mut self, ticket: Ticket, answer: Vec<epitome::core::Event>, ending: Ending) {
-        let end = End {
+    fn end(&mut self, ticket: PendingRecord, answer: Vec<epitome::core::Event>, ending: ExchangeOutcome) {
+        let end = EndedExchange {
             answer,
             told: None,
             ending,
@@ -336,7 +341,7 @@ impl Client {
             bytes: 10,
             first_byte: None,
             took: Duration::from_millis(1),
-            at: Time(1_000_000),
+            at: Timestamp(1_000_000),
             observed: None,
         };
         self.gateway.recorder.finish(ticket, end).unwrap();
@@ -344,9 +349,9 @@ impl Client {
 
     /// In place of the next request.
     fn compact(&mut self) {
-        let wishes = Wishes { compact: Some(String::new()), ..self.wishes() };
+        let wishes = RequestOverrides { compact: Some(String::new()), ..self.wishes() };
         let (ticket, way) = self.gateway.compose(self.format, &self.body(), &wishes);
-        let Way::Answer { words, .. } = way else { panic!("{way:?}") };
+        let RequestDisposition::Answer { words, .. } = way else { panic!("{way:?}") };
         let (mut whole, mut items) = self.answer(0);
         let said = json!(words);
         match self.format {
@@ -364,7 +369,7 @@ impl Client {
             }
         }
         let answer = self.format.decode_response(&whole.to_string()).unwrap();
-        self.end(ticket, answer, Ending::Complete);
+        self.end(ticket, answer, ExchangeOutcome::Complete);
         let said = std::mem::take(&mut self.next);
         self.turns.push(Turn { said, answer: items });
         self.next = self.replies(0, 2);

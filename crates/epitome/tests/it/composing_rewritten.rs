@@ -4,14 +4,14 @@
 use std::{collections::BTreeSet, sync::mpsc, time::Duration};
 
 use epitome::{
-    compose::{Outgoing, Way, Wishes},
     core::{
         Digest, SessionId, Tokens,
-        cost::{Cache, Call, Mode, Settings},
-        event::{Time, Usage},
+        cost::{CacheAssumption, SettingDigests, SimulatedCache, SimulatedCall},
+        event::{Timestamp, Usage},
         profile::Profiles,
     },
-    recorder::{Arrival, End, Ending, Finish, Placed, Ticket},
+    recorder::{EndedExchange, ExchangeOutcome, FinishOutcome, PendingRecord, PlacementKind, RequestArrival},
+    rewrite::{RequestDisposition, RequestOverrides, RewrittenRequest},
     session::verify_call,
     wire::{Format, PromptMemo},
 };
@@ -185,7 +185,7 @@ impl Script {
 
 /// A provider that remembers what it was sent.
 struct Provider {
-    cache: Cache,
+    cache: SimulatedCache,
     memo: PromptMemo,
     total: Usage,
     clock: i64,
@@ -195,7 +195,8 @@ impl Provider {
     fn new() -> Self {
         let profiles = Profiles::builtin();
         let profile = profiles.find(MODEL).unwrap();
-        let cache = Cache::new(&profile.cache, &profile.prices, Mode::Breakpoints).unwrap();
+        let cache =
+            SimulatedCache::new(&profile.cache, &profile.prices, CacheAssumption::Breakpoints).unwrap();
         let memo = PromptMemo::new(std::sync::Arc::new(profile.meter()));
         Self { cache, memo, total: Usage::default(), clock: 0 }
     }
@@ -203,9 +204,9 @@ impl Provider {
     fn serve(&mut self, body: &str) {
         self.clock += 2_000;
         let prompt = FORMAT.prompt(body, &mut self.memo).unwrap();
-        let settings = Settings::default();
-        let call = Call {
-            at: Time(self.clock),
+        let settings = SettingDigests::default();
+        let call = SimulatedCall {
+            at: Timestamp(self.clock),
             model: MODEL,
             prompt: &prompt,
             settings: &settings,
@@ -228,32 +229,46 @@ impl Provider {
     }
 }
 
-fn ask(gateway: &Gateway, headers: &[(&str, &str)], body: &str, at: i64) -> (Ticket, Outgoing) {
+fn ask(
+    gateway: &Gateway,
+    headers: &[(&str, &str)],
+    body: &str,
+    at: i64,
+) -> (PendingRecord, RewrittenRequest) {
     let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-    let at = Time(at);
-    let arrival =
-        Arrival { principal: "", format: FORMAT, body, shared: None, header: &header, at, purpose: None };
-    let composed =
-        gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
-    let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
+    let at = Timestamp(at);
+    let arrival = RequestArrival {
+        principal: "",
+        format: FORMAT,
+        body,
+        shared: None,
+        header: &header,
+        at,
+        purpose: None,
+    };
+    let composed = gateway
+        .recorder
+        .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
+        .unwrap();
+    let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
     (composed.ticket, outgoing)
 }
 
-fn end(gateway: &Gateway, ticket: Ticket, answer: &Value, at: i64) {
-    let end = End {
+fn end(gateway: &Gateway, ticket: PendingRecord, answer: &Value, at: i64) {
+    let end = EndedExchange {
         answer: FORMAT.decode_response(&answer.to_string()).unwrap(),
-        ending: Ending::Complete,
+        ending: ExchangeOutcome::Complete,
         status: Some(200),
         bytes: 10,
         first_byte: None,
         took: Duration::from_millis(500),
-        at: Time(at),
+        at: Timestamp(at),
         observed: None,
         told: None,
     };
     let (tell, heard) = mpsc::channel();
     gateway.recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
-    if let Finish::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
+    if let FinishOutcome::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
         gateway.recorder.settle(*unfinished).unwrap();
     }
 }
@@ -367,7 +382,11 @@ fn scripts_that_are_alike_each_keep_their_session() {
             for ((ticket, script), sessions) in tickets.into_iter().zip(&mut scripts).zip(&mut sessions) {
                 sessions.insert(ticket.session);
                 if turn > 0 {
-                    let placed = if client == Client::QwenCode { Placed::Continued } else { Placed::Forked };
+                    let placed = if client == Client::QwenCode {
+                        PlacementKind::Continued
+                    } else {
+                        PlacementKind::Forked
+                    };
                     assert_eq!(ticket.placed, placed, "{client:?}, turn {turn}");
                 }
                 end(&gateway, ticket, &script.answer(), turn);

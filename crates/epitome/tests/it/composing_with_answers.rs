@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use epitome::{
-    compose::Outgoing,
-    core::{Digest, Event, Fact, event::Time},
-    recorder::{Placed, Ticket},
+    core::{Digest, Event, Fact, event::Timestamp},
+    recorder::{PendingRecord, PlacementKind},
+    rewrite::RewrittenRequest,
     session::verify_call,
     store::{
-        Sqlite,
-        records::{CallRow, Commit},
+        SqliteStore,
+        records::{CallRow, ThreadCommit},
     },
     wire::Format,
 };
@@ -21,8 +21,8 @@ use crate::compose::{Agent, Gateway, result, sent};
 struct Waiting {
     gateway: Gateway,
     agent: Agent,
-    ticket: Ticket,
-    outgoing: Outgoing,
+    ticket: PendingRecord,
+    outgoing: RewrittenRequest,
     body: String,
 }
 
@@ -44,7 +44,7 @@ impl Waiting {
         waiting
     }
 
-    fn store(&self) -> &Arc<Sqlite> {
+    fn store(&self) -> &Arc<SqliteStore> {
         self.gateway.recorder.store()
     }
 
@@ -59,7 +59,11 @@ impl Waiting {
 }
 
 /// One more call, answered.
-fn turn_of(gateway: &mut Gateway, agent: &mut Agent, turn: usize) -> (Placed, epitome::core::ThreadId) {
+fn turn_of(
+    gateway: &mut Gateway,
+    agent: &mut Agent,
+    turn: usize,
+) -> (PlacementKind, epitome::core::ThreadId) {
     let format = agent.format;
     let (ticket, _) = gateway.forward(format, &agent.body());
     let place = (ticket.placed, ticket.thread);
@@ -69,7 +73,7 @@ fn turn_of(gateway: &mut Gateway, agent: &mut Agent, turn: usize) -> (Placed, ep
 }
 
 /// All calls of the one session, each of which has an end and can be written again.
-fn calls(store: &Sqlite) -> Vec<CallRow> {
+fn calls(store: &SqliteStore) -> Vec<CallRow> {
     let sessions = store.sessions().unwrap();
     assert_eq!(sessions.len(), 1);
     let mut calls: Vec<CallRow> = Vec::new();
@@ -98,7 +102,7 @@ fn a_request_that_only_grows_is_written_with_its_answer() {
         let left = sent(&waiting.outgoing, &waiting.body);
         let thread = waiting.ticket.thread;
         let (mut gateway, mut agent) = waiting.ends();
-        assert_eq!(turn_of(&mut gateway, &mut agent, 3), (Placed::Continued, thread));
+        assert_eq!(turn_of(&mut gateway, &mut agent, 3), (PlacementKind::Continued, thread));
         let calls = calls(gateway.recorder.store());
         assert!(calls.len() == 4 && is_told_of(&calls, &left), "{format}");
     }
@@ -113,9 +117,9 @@ fn where_somebody_noted_something_meanwhile_the_call_is_told_beside_and_the_sess
         let head = store.thread(thread).unwrap().head.seq;
         let noted = Fact::Carried { kind: "note".to_owned() };
         let noted = Event { normal: None, ..Event::native("test", "{}", noted) };
-        store.commit(Commit::new(thread, head, vec![noted], Vec::new())).unwrap();
+        store.commit(ThreadCommit::new(thread, head, vec![noted], Vec::new())).unwrap();
         let (mut gateway, mut agent) = waiting.ends();
-        assert_eq!(turn_of(&mut gateway, &mut agent, 3), (Placed::Continued, thread));
+        assert_eq!(turn_of(&mut gateway, &mut agent, 3), (PlacementKind::Continued, thread));
         let calls = calls(&store);
         assert!(calls.len() == 4 && is_told_of(&calls, &left), "{format}");
         let beside = calls.iter().filter(|row| row.thread != thread).count();
@@ -137,8 +141,8 @@ fn where_somebody_else_went_on_meanwhile_both_go_on() {
         let (mut gateway, mut agent) = waiting.ends();
         let (_, ours) = turn_of(&mut gateway, &mut agent, 3);
         assert_ne!(ours, theirs, "{format}");
-        assert_eq!(turn_of(&mut gateway, &mut agent, 4), (Placed::Continued, ours), "{format}");
-        assert_eq!(turn_of(&mut other, &mut elsewhere, 3), (Placed::Continued, theirs), "{format}");
+        assert_eq!(turn_of(&mut gateway, &mut agent, 4), (PlacementKind::Continued, ours), "{format}");
+        assert_eq!(turn_of(&mut other, &mut elsewhere, 3), (PlacementKind::Continued, theirs), "{format}");
         let calls = calls(&store);
         assert!(calls.len() == 7 && is_told_of(&calls, &left), "{format}: {}", calls.len());
     }
@@ -168,10 +172,10 @@ fn a_call_that_never_left_is_not_told() {
     for format in Format::ALL {
         let mut waiting = Waiting::new(format);
         let left = sent(&waiting.outgoing, &waiting.body);
-        waiting.gateway.recorder.never_left(&mut waiting.ticket, Time(9_000)).unwrap();
+        waiting.gateway.recorder.note_call_not_sent(&mut waiting.ticket, Timestamp(9_000)).unwrap();
         let thread = waiting.ticket.thread;
         let (mut gateway, mut agent) = waiting.ends();
-        assert_eq!(turn_of(&mut gateway, &mut agent, 3), (Placed::Continued, thread));
+        assert_eq!(turn_of(&mut gateway, &mut agent, 3), (PlacementKind::Continued, thread));
         let calls = calls(gateway.recorder.store());
         assert!(calls.len() == 3 && !is_told_of(&calls, &left), "{format}");
     }
@@ -183,7 +187,7 @@ fn what_a_kill_took_along_is_asked_again_and_nothing_is_there_twice() {
         let Waiting { gateway, mut agent, ticket, outgoing, body } = Waiting::new(format);
         let (thread, left) = (ticket.thread, sent(&outgoing, &body));
         let mut gateway = gateway.restarted();
-        assert_eq!(turn_of(&mut gateway, &mut agent, 2), (Placed::Continued, thread));
+        assert_eq!(turn_of(&mut gateway, &mut agent, 2), (PlacementKind::Continued, thread));
         let calls = calls(gateway.recorder.store());
         assert!(calls.len() == 3 && is_told_of(&calls, &left), "{format}: the same is sent");
     }

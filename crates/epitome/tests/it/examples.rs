@@ -2,7 +2,7 @@
 
 use epitome::{
     core::Tokens,
-    session::{Lifecycle, Session},
+    session::{LifecycleEvent, Session},
 };
 use serde_json::{Value, json};
 
@@ -209,7 +209,7 @@ async fn a_summariser_of_ones_own_is_asked_in_the_background() {
     }
     let adopted = told
         .iter()
-        .filter(|happened| matches!(happened, Lifecycle::Adopted { by, .. } if by.starts_with("sh -c")));
+        .filter(|happened| matches!(happened, LifecycleEvent::Adopted { by, .. } if by.starts_with("sh -c")));
     assert!(adopted.count() >= 1, "{told:#?}");
     let question = std::fs::read_to_string(asked).unwrap();
     assert!(question.contains("conversation begins") && question.contains("Count 3"), "{question}");

@@ -2,8 +2,8 @@
 //! where nothing else makes a request fit.
 
 use epitome::{
-    compose::Left,
     core::Tokens,
+    rewrite::RewriteStatus,
     wire::{Format, legality},
 };
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ fn examples_a_system_prompt_and_the_newest_words_outlast_every_compaction() {
             assert_eq!(talk.shown(&woven), EXAMPLES, "{format}, turn {turn}: {:?}", outgoing.done);
             assert!(woven.contains("Sort tickets.") && woven.contains(&asked), "{format}, turn {turn}");
             assert_eq!(
-                legality::check(format, &woven, &legality::Rules::of(format)),
+                legality::check(format, &woven, &legality::ProviderRules::of(format)),
                 [],
                 "{format}, turn {turn}"
             );
@@ -155,7 +155,7 @@ fn examples_go_where_nothing_else_makes_a_request_fit() {
         let body = talk.body();
         let (ticket, outgoing) = gateway.forward(format, &body);
         let woven = sent(&outgoing, &body);
-        assert_eq!((outgoing.done.left, ticket.session), (Left::Composed, session), "{format}");
+        assert_eq!((outgoing.done.left, ticket.session), (RewriteStatus::Composed, session), "{format}");
         assert!(outgoing.done.after < outgoing.done.before, "{format}: {:?}", outgoing.done);
         assert!(woven.contains(&asked), "{format}");
         assert!(talk.shown(&woven) < EXAMPLES, "{format}");
@@ -163,7 +163,7 @@ fn examples_go_where_nothing_else_makes_a_request_fit() {
         gateway.answer(ticket, format, &answer);
         talk.said.push(message("user", "And ticket 52?"));
         let (ticket, outgoing) = gateway.forward(format, &talk.body());
-        assert_eq!((outgoing.done.left, ticket.session), (Left::Composed, session), "{format}");
+        assert_eq!((outgoing.done.left, ticket.session), (RewriteStatus::Composed, session), "{format}");
     }
 }
 
@@ -175,7 +175,7 @@ fn examples_that_leave_no_room_for_work_are_a_past_like_any_other() {
         talk.said.push(message("user", "Ticket 51: the lift is stuck."));
         let body = talk.body();
         let (_, outgoing) = gateway.forward(format, &body);
-        assert_eq!(outgoing.done.left, Left::Composed, "{format}");
+        assert_eq!(outgoing.done.left, RewriteStatus::Composed, "{format}");
         assert!(outgoing.done.after < outgoing.done.before, "{format}: {:?}", outgoing.done);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use epitome::{
     core::policy::Policy,
     session::{Session, verify_call},
-    store::{Options, Sqlite},
-    wire::{Format, recall::RECALL_TOOL},
+    store::{SqliteOptions, SqliteStore},
+    wire::{Format, recall_tool::RECALL_TOOL},
 };
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ async fn library(tools: &[&str]) -> Vec<String> {
     let session: Session = agent::builder(&hands)
         .policy(&agent::summaries_only())
         .tools(Value::Array(tools).to_string())
-        .store(Arc::new(Sqlite::temporary(Options::default()).unwrap()))
+        .store(Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap()))
         .begin()
         .await
         .unwrap();

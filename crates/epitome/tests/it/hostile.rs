@@ -9,7 +9,7 @@ use epitome::{
         policy::Policy,
         profile::{Profiles, Tokenizer},
     },
-    plan::{Asked, Plan},
+    request_plan::{RequestPlan, RequestSettings},
     wire::Format,
 };
 use proptest::prelude::*;
@@ -280,11 +280,11 @@ fn made(format: Format, body: &str, limit: u64) -> Vec<(&'static str, String, To
     }
     let Ok(events) = format.decode_request(body) else { return made };
     let line = compact::line(events);
-    let asked = Asked { model: None, format: Some(format) };
-    let plan = Plan::new(line, None, &asked, &Profiles::builtin()).unwrap();
-    let (budget, margin) = plan.trust.within(Tokens(limit));
+    let asked = RequestSettings { model: None, format: Some(format) };
+    let plan = RequestPlan::new(line, None, &asked, &Profiles::builtin()).unwrap();
+    let (budget, margin) = plan.trust.budget_within(Tokens(limit));
     let policy = Policy::named("epitome").unwrap();
-    if let Ok(rehearsed) = plan.rehearse(policy, compact::numbered(&plan.line), &budget, margin, None) {
+    if let Ok(rehearsed) = plan.simulate(policy, compact::numbered(&plan.line), &budget, margin, None) {
         let compacted = rehearsed.compacted;
         assert!(compacted.report.after.tokens <= Tokens(limit), "{body}");
         made.push(("by a policy", compacted.rendered.body, compacted.report.after.tokens));

@@ -19,12 +19,12 @@ use std::{
 
 use epitome::{
     core::{Digest, Event, Seq, SessionId, Tokens},
-    session::{Lifecycle, Session, SessionBuilder, ToolOutput, Workers, verify_call},
+    session::{LifecycleEvent, Session, SessionBuilder, SummaryWorkers, ToolOutput, verify_call},
     store::{
-        EventLog, Options, Sqlite,
+        EventLog, SqliteOptions, SqliteStore,
         records::{CallRow, JobRow, JobState},
     },
-    summarise::{Summarize, Summarizing, SummaryRequest},
+    summarise::{Summarize, SummaryFuture, SummaryRequest},
 };
 use tempfile::TempDir;
 
@@ -126,7 +126,7 @@ struct Told {
 impl Told {
     /// Reads it, and looks whether the store is sound and every call comes out as it was sent.
     fn of(folder: &Path, id: SessionId) -> Self {
-        let store = Sqlite::open(&folder.join("log.db"), Options::default()).unwrap();
+        let store = SqliteStore::open(&folder.join("log.db"), SqliteOptions::default()).unwrap();
         let report = store.doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");
         let thread = store.session(id).unwrap().head.unwrap();
@@ -177,7 +177,7 @@ fn bytes(row: &CallRow) -> (Digest, u64) {
 }
 
 fn authors(folder: &Path, id: SessionId) -> Vec<String> {
-    let store = Sqlite::open(&folder.join("log.db"), Options::default()).unwrap();
+    let store = SqliteStore::open(&folder.join("log.db"), SqliteOptions::default()).unwrap();
     let thread = store.session(id).unwrap().head.unwrap();
     store.summaries(thread).unwrap().into_iter().map(|row| row.summary.author).collect()
 }
@@ -303,7 +303,7 @@ impl Summarize for Faithful {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> SummaryFuture<'a> {
         let trap = &self.0;
         let drafted = Drafted(trap);
         Box::pin(async move {
@@ -354,7 +354,8 @@ async fn play(file: &Path, id: SessionId, trap: &Arc<Trap>) {
 /// Ends the turn that whoever died was in, if they were in one: nobody knows whether their request was ever sent. Nobody
 /// summarises meanwhile, so that it is the same request. Gives the turn that comes next.
 async fn ask_again(file: &Path, id: SessionId, hands: &Hands) -> usize {
-    let session = builder(hands).file(file).workers(Workers::Elsewhere).summariser(Faithful(Arc::default()));
+    let session =
+        builder(hands).file(file).workers(SummaryWorkers::Elsewhere).summariser(Faithful(Arc::default()));
     let session = session.resume(id).await.unwrap();
     let known = log(session.store(), &session);
     let (answered, returned) = (count(&known, "assistant_said"), count(&known, "tool_returned"));
@@ -394,12 +395,12 @@ async fn open(file: &Path, id: SessionId, hands: &Hands, trap: &Arc<Trap>) -> Se
         })
         .before_compaction(move |happened| {
             // What the built-in summariser does at once is no job.
-            let Lifecycle::Started { job: Some(_), .. } = happened else { return };
+            let LifecycleEvent::Started { job: Some(_), .. } = happened else { return };
             let begun = before.begun.fetch_add(1, Ordering::SeqCst) + 1;
             before.come_to(Step::Claimed, begun);
         })
         .after_compaction(move |happened| {
-            if matches!(happened, Lifecycle::Ended { job: Some(_), .. }) {
+            if matches!(happened, LifecycleEvent::Ended { job: Some(_), .. }) {
                 after.come_to(Step::Stored, after.begun());
             }
         })

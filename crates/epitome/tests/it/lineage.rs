@@ -4,38 +4,38 @@ use std::{fmt::Write as _, sync::Arc};
 
 use epitome::{
     core::{
-        Event, Fact, Logged, Part, Seq, Tokens,
-        context::{Body, Context, Names, Segment},
-        event::{Compaction, Pin, Summary, Trigger},
+        ContentPart, Event, Fact, LoggedEvent, Seq, Tokens,
+        context::{Context, EventNaming, Segment, SegmentBody},
+        event::{Compaction, CompactionTrigger, Pin, Summary},
         id::EventId,
-        lineage::{Standing, covered_by},
+        lineage::{CompactionStatus, covered_by},
         meter::Meter,
-        project::{Line, project},
+        projection::{EventLine, project},
         seq_set::SeqSet,
         summary::{
-            Brief, Caps, Item, PinRefused, Section,
-            compaction::{Cutting, Drafting, Keep, Length},
+            PinError, SectionCaps, StructuredSummary, SummaryItem, SummarySection,
+            compaction::{CompactionSettings, CompactionSpan, SummaryLength, VerbatimTail},
         },
-        turn::Turns,
+        turn::TurnBuilder,
     },
     lineage::{
-        Drafter, ForkMode, NotPinned, NothingToRedo, NothingToUndo, compactions, fork, handoff, pin, pins,
-        redo, redo_of, undo, undo_of, unpin, until,
+        ForkDraftSettings, ForkMode, NotPinnedError, RedoError, UndoError, compactions, fork, handoff,
+        line_until, pin, pins, redo, redo_of, undo, undo_of, unpin,
     },
 };
 
 use crate::notation::{logged, meter, read, show};
 
-const DRAFTING: Drafting = Drafting {
-    keep: Keep::Turns(1),
-    length: Length::Fixed(Tokens(150)),
+const DRAFTING: CompactionSettings = CompactionSettings {
+    keep: VerbatimTail::Turns(1),
+    length: SummaryLength::Fixed(Tokens(150)),
     caps: CAPS,
     most: None,
     limit: None,
     unanswered: None,
 };
 
-const CAPS: Caps = Caps {
+const CAPS: SectionCaps = SectionCaps {
     session_intent: 16,
     files_modified: 120,
     files_read: 60,
@@ -52,7 +52,7 @@ const CAPS: Caps = Caps {
 /// A thread while it is told.
 #[derive(Clone, Default)]
 struct Story {
-    line: Line,
+    line: EventLine,
 }
 
 impl Story {
@@ -74,14 +74,15 @@ impl Story {
     }
 
     fn context(&self) -> Context {
-        project(&self.line, meter(), Names::Messages)
+        project(&self.line, meter(), EventNaming::Messages)
     }
 
     /// A compaction by the built-in summariser.
     fn compact(self) -> Self {
-        let compaction =
-            DRAFTING.draft(None, &self.context(), &self.line, Trigger::Manual).expect("enough to compact");
-        self.append([Event::own(Fact::Compacted(compaction), None)])
+        let compaction = DRAFTING
+            .draft(None, &self.context(), &self.line, CompactionTrigger::Manual)
+            .expect("enough to compact");
+        self.append([Event::from_fact(Fact::Compacted(compaction), None)])
     }
 
     fn undo(self) -> Self {
@@ -96,11 +97,11 @@ impl Story {
 
     fn fork(&self, at: u64, mode: ForkMode) -> Self {
         let events = fork(&self.line, Seq(at), mode, &drafter(&meter()));
-        Self { line: until(&self.line, Seq(at)) }.append(events)
+        Self { line: line_until(&self.line, Seq(at)) }.append(events)
     }
 
-    fn handoff(&self, brief: Option<Brief>) -> Self {
-        let goal = Event::own(Fact::UserSaid { parts: vec![Part::text("Now the docs.")] }, None);
+    fn handoff(&self, brief: Option<StructuredSummary>) -> Self {
+        let goal = Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("Now the docs.")] }, None);
         let events = handoff(&self.line, goal, brief, &drafter(&meter()));
         self.clone().append(events)
     }
@@ -111,7 +112,7 @@ impl Story {
         let mut shown = String::new();
         let mut bodies = context.segments().iter().map(Segment::body);
         for line in show(&context).lines() {
-            let Some(Body::Summary(event)) = bodies.next() else {
+            let Some(SegmentBody::Summary(event)) = bodies.next() else {
                 let _ = writeln!(shown, "{line}");
                 continue;
             };
@@ -134,22 +135,22 @@ impl Story {
 
     /// Which turns each compaction covers.
     fn covered(&self) -> Vec<(u64, Vec<u64>)> {
-        let turns = Turns::of(self.line.events().map(|event| &**event));
+        let turns = TurnBuilder::of(self.line.events().map(|event| &**event));
         let numbers = |ids: Vec<EventId>| ids.iter().map(|id| id.seq.0).collect();
         let compactions = turns.iter().filter(|turn| turn.is_compaction());
         compactions.map(|turn| (turn.id.seq.0, numbers(covered_by(&turns, turn.id).unwrap()))).collect()
     }
 }
 
-fn brief(event: &Logged) -> Option<&Brief> {
+fn brief(event: &LoggedEvent) -> Option<&StructuredSummary> {
     match &event.event.fact {
         Fact::Compacted(Compaction { summary: Summary::Structured { brief, .. }, .. }) => Some(brief),
         _ => None,
     }
 }
 
-fn drafter(meter: &Arc<Meter>) -> Drafter<'_> {
-    Drafter { drafting: &DRAFTING, meter, names: Names::Messages }
+fn drafter(meter: &Arc<Meter>) -> ForkDraftSettings<'_> {
+    ForkDraftSettings { drafting: &DRAFTING, meter, names: EventNaming::Messages }
 }
 
 /// Events 1 to 9.
@@ -265,7 +266,7 @@ fn the_third_compaction_holds_what_all_before_it_held() {
     ");
     let story = thrice();
     assert_eq!(story.covered(), [(10, vec![3, 5]), (15, vec![8, 10, 12]), (20, vec![14, 15, 17])]);
-    let turns = Turns::of(story.line.events().map(|event| &**event));
+    let turns = TurnBuilder::of(story.line.events().map(|event| &**event));
     assert!(turns.windows(2).all(|pair| pair[1].parent == Some(pair[0].id)), "the chain of parents is whole");
 }
 
@@ -347,14 +348,14 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     total 562
     "#);
     let undone = story.clone().undo().undo().undo();
-    assert_eq!(undo(&undone.line).unwrap_err(), NothingToUndo::NoneHolds);
+    assert_eq!(undo(&undone.line).unwrap_err(), UndoError::NoneHolds);
     let (one, two, three) =
         (undone.clone().redo(), undone.clone().redo().redo(), undone.redo().redo().redo());
     assert_eq!(
         [three.show(), two.show(), one.show()],
         [shown[0].clone(), shown[1].clone(), shown[2].clone()]
     );
-    assert_eq!(redo(&three.line).unwrap_err(), NothingToRedo::NoneUndone);
+    assert_eq!(redo(&three.line).unwrap_err(), RedoError::NoneUndone);
     // What each compaction summarised does not depend on what became of it.
     assert_eq!(three.covered(), story.covered());
 }
@@ -384,13 +385,13 @@ fn what_happens_after_an_undo_stays_when_it_is_redone() {
 fn a_compaction_made_after_an_undo_takes_the_place_of_what_was_undone() {
     let story = twice().undo().tell(END).compact();
     let newest = story.head();
-    assert_eq!(redo(&story.line).unwrap_err(), NothingToRedo::Covered { undone: twice().head(), by: newest });
+    assert_eq!(redo(&story.line).unwrap_err(), RedoError::Covered { undone: twice().head(), by: newest });
     // It covers what the undone one had covered.
     assert_eq!(story.covered().last(), Some(&(21, vec![8, 10, 12, 14, 18])));
     // Undone too, it is what comes back first, and then nothing is left that would be seen.
     let back = story.clone().undo().redo();
     assert_eq!(back.show(), story.show());
-    assert!(matches!(redo(&back.line), Err(NothingToRedo::Covered { .. })));
+    assert!(matches!(redo(&back.line), Err(RedoError::Covered { .. })));
     assert_eq!(back.covered(), story.covered());
 }
 
@@ -405,18 +406,19 @@ fn a_certain_compaction_is_undone_and_brought_back() {
     assert_eq!(undone.clone().undo().show(), story.clone().undo().undo().show());
     assert_eq!(
         undo_of(&undone.line, first).unwrap_err(),
-        NothingToUndo::Undone { compaction: first, at: undone.head() }
+        UndoError::Undone { compaction: first, at: undone.head() }
     );
-    assert_eq!(undo_of(&story.line, Seq(1)).unwrap_err(), NothingToUndo::NoCompaction(Seq(1)));
-    assert_eq!(redo(&undone.line).unwrap_err(), NothingToRedo::Covered { undone: first, by: second });
+    assert_eq!(undo_of(&story.line, Seq(1)).unwrap_err(), UndoError::NoCompaction(Seq(1)));
+    assert_eq!(redo(&undone.line).unwrap_err(), RedoError::Covered { undone: first, by: second });
     let back = undone.clone().append([redo_of(&undone.line, first).unwrap()]);
-    assert_eq!(redo_of(&back.line, first).unwrap_err(), NothingToRedo::Holds(first));
-    assert_eq!(redo_of(&back.line, Seq(99)).unwrap_err(), NothingToRedo::NoCompaction(Seq(99)));
+    assert_eq!(redo_of(&back.line, first).unwrap_err(), RedoError::Holds(first));
+    assert_eq!(redo_of(&back.line, Seq(99)).unwrap_err(), RedoError::NoCompaction(Seq(99)));
     assert_eq!(back.clone().undo().show(), story.clone().undo().show());
-    let standing: Vec<Standing> = compactions(&undone.line).iter().map(|stood| stood.standing).collect();
-    assert_eq!(standing, [Standing::Undone, Standing::Holds]);
-    assert_eq!(undo(&Line::default()).unwrap_err(), NothingToUndo::NoneHolds);
-    assert_eq!(redo(&Line::default()).unwrap_err(), NothingToRedo::NoneUndone);
+    let standing: Vec<CompactionStatus> =
+        compactions(&undone.line).iter().map(|stood| stood.standing).collect();
+    assert_eq!(standing, [CompactionStatus::Undone, CompactionStatus::Holds]);
+    assert_eq!(undo(&EventLine::default()).unwrap_err(), UndoError::NoneHolds);
+    assert_eq!(redo(&EventLine::default()).unwrap_err(), RedoError::NoneUndone);
 }
 
 /// The story has compactions at 10, 15 and 20; it is forked just before each, at each and just after.
@@ -681,9 +683,9 @@ fn a_fork_in_full_after_the_last_compaction_shows_everything() {
     "#);
     for place in 1..=story.head().0 {
         let fork = story.fork(place, ForkMode::InFull);
-        let is_summary = |body: &Body| matches!(body, Body::Summary(_));
+        let is_summary = |body: &SegmentBody| matches!(body, SegmentBody::Summary(_));
         assert!(!fork.context().segments().iter().any(|segment| is_summary(segment.body())), "{place}");
-        assert_eq!(undo(&fork.line).unwrap_err(), NothingToUndo::NoneHolds);
+        assert_eq!(undo(&fork.line).unwrap_err(), UndoError::NoneHolds);
     }
 }
 
@@ -709,21 +711,21 @@ fn a_fork_where_a_summary_would_save_nothing_gets_none() {
 /// The words of a model that saw more than the fork may know.
 #[test]
 fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_away_more() {
-    let item = |text: &str, from: u64, to: u64| Item {
-        section: Section::KeyDecisions,
+    let item = |text: &str, from: u64, to: u64| SummaryItem {
+        section: SummarySection::KeyDecisions,
         text: text.to_owned(),
         key: None,
         sources: SeqSet::run(Seq(from), Seq(to)),
         detail: None,
     };
-    let written = Brief {
+    let written = StructuredSummary {
         items: vec![
             item("Eviction stays simple on purpose.", 2, 3),
             item("Eviction stays simple, and the guard in lock.rs was patched.", 2, 3),
             item("Everything about the server.", 2, 12),
         ],
         folded: vec![],
-        ..Brief::default()
+        ..StructuredSummary::default()
     };
     let story = beginning().tell(MIDDLE);
     let compaction = Compaction {
@@ -732,9 +734,9 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
         first_kept: None,
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Threshold,
+        trigger: CompactionTrigger::Threshold,
     };
-    let story = story.append([Event::own(Fact::Compacted(compaction), None)]);
+    let story = story.append([Event::from_fact(Fact::Compacted(compaction), None)]);
     insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
     prefix      1       verbatim      1  Rules.
     summary     2-6, 10 summary      76
@@ -775,10 +777,11 @@ fn what_was_pinned_by_the_fork_is_pinned_there_whatever_came_later() {
     let story = pinned.tell(MIDDLE).tell("unpin: Port 8080.\npin: Later.\n").compact();
     let at = |at: u64| {
         let fork = story.fork(at, ForkMode::WithSummary);
-        let events: Vec<Arc<Logged>> = fork.line.events().cloned().collect();
-        let pins = |event: &Arc<Logged>| {
-            brief(event)
-                .map(|brief| brief.section(Section::Pins).map(|item| item.text.clone()).collect::<Vec<_>>())
+        let events: Vec<Arc<LoggedEvent>> = fork.line.events().cloned().collect();
+        let pins = |event: &Arc<LoggedEvent>| {
+            brief(event).map(|brief| {
+                brief.section(SummarySection::Pins).map(|item| item.text.clone()).collect::<Vec<_>>()
+            })
         };
         events.iter().rev().find_map(pins)
     };
@@ -827,12 +830,12 @@ fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
 #[test]
 fn a_handoff_takes_the_summary_it_is_given_and_the_pins() {
     let story = beginning().tell("pin: Port 8080.");
-    let cutting = Cutting::whole(&story.context(), &story.line, &DRAFTING).unwrap();
+    let cutting = CompactionSpan::of_everything(&story.context(), &story.line, &DRAFTING).unwrap();
     assert_eq!((cutting.first, cutting.first_kept), (Seq(2), Seq(11)));
     let text = "Finish the cache.".to_owned();
     let sources = SeqSet::one(Seq(2));
-    let given = Item { section: Section::CurrentTask, text, key: None, sources, detail: None };
-    let given = Brief { items: vec![given], folded: vec![], ..Brief::default() };
+    let given = SummaryItem { section: SummarySection::CurrentTask, text, key: None, sources, detail: None };
+    let given = StructuredSummary { items: vec![given], folded: vec![], ..StructuredSummary::default() };
     insta::assert_snapshot!(story.handoff(Some(given)).show(), @r"
     prefix      1       verbatim      1  Rules.
     summary     2-11    summary      40
@@ -872,19 +875,19 @@ fn pins_hold_until_they_are_taken_away() {
     assert_eq!(pins(&story.line), [text("Port 8080."), Pin::Event(Seq(2))]);
     let without = story.clone().append([unpin(&story.line, text("Port 8080.")).unwrap()]);
     assert_eq!(pins(&without.line), [Pin::Event(Seq(2))]);
-    assert_eq!(unpin(&without.line, text("Port 8080.")), Err(NotPinned));
+    assert_eq!(unpin(&without.line, text("Port 8080.")), Err(NotPinnedError));
     let again = without.clone().append([pin(&without.line, text("Port 8080.")).unwrap()]);
     assert_eq!(pins(&again.line), [Pin::Event(Seq(2)), text("Port 8080.")]);
     for (wrong, event) in [(0, Seq(0)), (99, Seq(99))] {
         let refused = pin(&again.line, Pin::Event(Seq(wrong))).unwrap_err();
-        assert_eq!(refused, PinRefused::NoSuchEvent { event, head: again.head() });
+        assert_eq!(refused, PinError::NoSuchEvent { event, head: again.head() });
     }
-    assert_eq!(pin(&again.line, text("  ")), Err(PinRefused::Empty));
+    assert_eq!(pin(&again.line, text("  ")), Err(PinError::Empty));
     let full = (0..18).fold(again, |story, at| {
         let event = pin(&story.line, text(&at.to_string())).unwrap();
         story.append([event])
     });
-    assert_eq!(pin(&full.line, text("one more")), Err(PinRefused::TooMany));
+    assert_eq!(pin(&full.line, text("one more")), Err(PinError::TooMany));
     let freed = full.clone().append([unpin(&full.line, text("7")).unwrap()]);
     assert!(pin(&freed.line, text("one more")).is_ok(), "what was taken away makes room");
 }

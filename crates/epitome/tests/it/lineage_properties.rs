@@ -5,17 +5,17 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use epitome::{
     core::{
-        Event, Fact, Logged, Part, Seq, Tokens,
-        context::{Body, Names},
-        event::{Compaction, Pin, Summary, Trigger},
-        project::{Line, project},
+        ContentPart, Event, Fact, LoggedEvent, Seq, Tokens,
+        context::{EventNaming, SegmentBody},
+        event::{Compaction, CompactionTrigger, Pin, Summary},
+        projection::{EventLine, project},
         seq_set::SeqSet,
         summary::{
-            Item, Section,
-            compaction::{Drafting, Keep, Length},
+            SummaryItem, SummarySection,
+            compaction::{CompactionSettings, SummaryLength, VerbatimTail},
         },
     },
-    lineage::{Drafter, ForkMode, fork, redo, undo, until},
+    lineage::{ForkDraftSettings, ForkMode, fork, line_until, redo, undo},
 };
 use proptest::{prelude::*, sample::Index};
 
@@ -32,18 +32,20 @@ fn mark(seq: Seq) -> String {
 /// Lets an event say its own word, wherever it says anything.
 fn marked(fact: &mut Fact, seq: Seq) {
     let mark = mark(seq);
-    let say = |parts: &mut Vec<Part>| {
+    let say = |parts: &mut Vec<ContentPart>| {
         for part in parts.iter_mut() {
             match part {
-                Part::Text { text } | Part::Refusal { text } | Part::Reasoning { text, .. } => {
+                ContentPart::Text { text }
+                | ContentPart::Refusal { text }
+                | ContentPart::Reasoning { text, .. } => {
                     // Between sentences, so that whatever is told of it tells the word too.
                     *text = format!("{text} We decided to use {mark} because never mind. TODO: {mark}.");
                 }
-                Part::ToolCall(call) => {
+                ContentPart::ToolCall(call) => {
                     call.arguments = format!("{{\"path\":\"src/{mark}.rs\",\"command\":\"make {mark}\"}}");
                 }
-                Part::Opaque { json, .. } => *json = format!("\"{mark}\""),
-                Part::Media(_) => {}
+                ContentPart::Opaque { json, .. } => *json = format!("\"{mark}\""),
+                ContentPart::Media(_) => {}
             }
         }
     };
@@ -64,15 +66,19 @@ fn marked(fact: &mut Fact, seq: Seq) {
     }
 }
 
-fn drafting(turns: u64) -> Drafting {
-    Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(150)), ..Drafting::default() }
+fn drafting(turns: u64) -> CompactionSettings {
+    CompactionSettings {
+        keep: VerbatimTail::Turns(turns),
+        length: SummaryLength::Fixed(Tokens(150)),
+        ..CompactionSettings::default()
+    }
 }
 
 /// A thread in which every event says its own word, and where, at some places, what happened so far was compacted: by the
 /// built-in summariser, and by somebody who adds what they know from everywhere.
-fn thread(events: &[Arc<Logged>], places: &[(Index, u64)]) -> Line {
+fn thread(events: &[Arc<LoggedEvent>], places: &[(Index, u64)]) -> EventLine {
     let compacted: BTreeSet<usize> = places.iter().map(|(at, _)| at.index(events.len().max(1))).collect();
-    let mut line = Line::default();
+    let mut line = EventLine::default();
     let mut head = Seq::START;
     for (at, event) in events.iter().enumerate() {
         let mut fact = event.event.fact.clone();
@@ -84,8 +90,9 @@ fn thread(events: &[Arc<Logged>], places: &[(Index, u64)]) -> Line {
         marked(&mut fact, head);
         line.push_uncounted(logged(head.0, fact));
         if compacted.contains(&at) {
-            let context = project(&line, meter(), Names::Messages);
-            if let Ok(mut compaction) = drafting(1).draft(None, &context, &line, Trigger::Threshold) {
+            let context = project(&line, meter(), EventNaming::Messages);
+            if let Ok(mut compaction) = drafting(1).draft(None, &context, &line, CompactionTrigger::Threshold)
+            {
                 give_away(&mut compaction, head);
                 head = head.next();
                 line.push_uncounted(logged(head.0, Fact::Compacted(compaction)));
@@ -99,8 +106,8 @@ fn thread(events: &[Arc<Logged>], places: &[(Index, u64)]) -> Line {
 fn give_away(compaction: &mut Compaction, head: Seq) {
     let Summary::Structured { brief, .. } = &mut compaction.summary else { return };
     for told in 1..=head.0 {
-        brief.items.push(Item {
-            section: Section::KeyDecisions,
+        brief.items.push(SummaryItem {
+            section: SummarySection::KeyDecisions,
             text: format!("Chose {} in the end.", mark(Seq(told))),
             key: None,
             sources: SeqSet::one(Seq(1)),
@@ -109,18 +116,18 @@ fn give_away(compaction: &mut Compaction, head: Seq) {
     }
 }
 
-fn forked(line: &Line, at: Seq, mode: ForkMode, turns: u64) -> (Line, Vec<Event>) {
+fn forked(line: &EventLine, at: Seq, mode: ForkMode, turns: u64) -> (EventLine, Vec<Event>) {
     let (meter, drafting) = (meter(), drafting(turns));
-    let drafter = Drafter { drafting: &drafting, meter: &meter, names: Names::Messages };
+    let drafter = ForkDraftSettings { drafting: &drafting, meter: &meter, names: EventNaming::Messages };
     let events = fork(line, at, mode, &drafter);
-    let mut shared = until(line, at);
+    let mut shared = line_until(line, at);
     for (seq, event) in (at.0 + 1..).zip(&events) {
         shared.push_uncounted(logged(seq, event.fact.clone()));
     }
     (shared, events)
 }
 
-fn head(line: &Line) -> Seq {
+fn head(line: &EventLine) -> Seq {
     line.last().map_or(Seq::START, |last| last.id.seq)
 }
 
@@ -138,7 +145,7 @@ proptest! {
         let at = Seq(at.index(usize::try_from(head(&line).0).unwrap() + 1) as u64);
         for mode in [ForkMode::WithSummary, ForkMode::InFull] {
             let (fork, appended) = forked(&line, at, mode, turns);
-            let context = format!("{:?}", project(&fork, meter(), Names::Messages).segments());
+            let context = format!("{:?}", project(&fork, meter(), EventNaming::Messages).segments());
             let facts: String = appended.iter().map(Event::fact_json).collect();
             // What an event was to say and did not, having no words, nobody can know; nor is it a secret.
             let later = line.events().filter(|event| at < event.id.seq && event.event.fact.is_message());
@@ -159,10 +166,10 @@ proptest! {
     ) {
         let line = thread(&events, &places);
         let at = Seq(at.index(usize::try_from(head(&line).0).unwrap() + 1) as u64);
-        let shared = project(&until(&line, at), meter(), Names::Messages);
+        let shared = project(&line_until(&line, at), meter(), EventNaming::Messages);
         let (fork, appended) = forked(&line, at, ForkMode::WithSummary, turns);
-        let context = project(&fork, meter(), Names::Messages);
-        prop_assert_eq!(context.fault(), None);
+        let context = project(&fork, meter(), EventNaming::Messages);
+        prop_assert_eq!(context.find_inconsistency(), None);
         prop_assert!(appended.is_empty() || context.tokens() < shared.tokens());
         if let [Event { fact: Fact::Compacted(compaction), .. }] = &appended[..] {
             prop_assert_eq!(compaction.tokens_after, Some(context.tokens()));
@@ -182,8 +189,8 @@ proptest! {
         let line = thread(&events, &places);
         let at = Seq(at.index(usize::try_from(head(&line).0).unwrap() + 1) as u64);
         let (fork, _) = forked(&line, at, ForkMode::InFull, 1);
-        let context = project(&fork, meter(), Names::Messages);
-        let summary = context.segments().iter().any(|segment| matches!(segment.body(), Body::Summary(_)));
+        let context = project(&fork, meter(), EventNaming::Messages);
+        let summary = context.segments().iter().any(|segment| matches!(segment.body(), SegmentBody::Summary(_)));
         prop_assert!(!summary);
     }
 
@@ -193,8 +200,8 @@ proptest! {
         places in prop::collection::vec((any::<Index>(), 1..4u64), 1..5),
     ) {
         let mut line = thread(&events, &places);
-        let shown = |line: &Line| show(&project(line, meter(), Names::Messages));
-        let append = |line: &mut Line, event: Event| line.push_uncounted(logged(head(line).next().0, event.fact));
+        let shown = |line: &EventLine| show(&project(line, meter(), EventNaming::Messages));
+        let append = |line: &mut EventLine, event: Event| line.push_uncounted(logged(head(line).next().0, event.fact));
         let mut states = Vec::new();
         // Whatever the history has undone itself stays so.
         while let Ok(event) = undo(&line) {

@@ -1,13 +1,13 @@
 //! Compactions that a person asks for: again after an undo, while another is under way, and by a worker elsewhere.
 
 use epitome::{
-    core::{Fact, Seq, Tokens, event::Summary, verify::Finish},
-    session::{Session, SessionBuilder, Worked, Workers},
+    core::{Fact, Seq, Tokens, draft_gate::DraftFinish, event::Summary},
+    session::{Session, SessionBuilder, SummaryWorkers, WorkOutcome},
     store::{
         EventLog,
-        records::{Commit, JobState, Record},
+        records::{CommitRecord, JobState, ThreadCommit},
     },
-    summarise::{Draft, Summarize, Summarizing, SummaryRequest},
+    summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };
 
@@ -24,16 +24,18 @@ impl Summarize for Repeats {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> SummaryFuture<'a> {
         let text = "## Session Intent\n- Count the files.\n\n## Next Steps\n- Count the rest.\n".to_owned();
-        Box::pin(async move { Ok(Draft { text, finish: Finish::Complete, usage: None, model: None }) })
+        Box::pin(
+            async move { Ok(ModelDraft { text, finish: DraftFinish::Complete, usage: None, model: None }) },
+        )
     }
 }
 
 fn builder() -> SessionBuilder {
     Session::builder(Format::OpenaiChat, "a model nobody knows")
         .window(Tokens(8_000))
-        .workers(Workers::Elsewhere)
+        .workers(SummaryWorkers::Elsewhere)
 }
 
 /// A session with more to tell than is kept.
@@ -65,9 +67,9 @@ async fn what_was_undone_or_cancelled_can_be_asked_for_again() {
     assert!(second > first);
     session.undo().await.unwrap();
     let job = session.compact_in_background(None).await.unwrap();
-    let cancel = Record::CancelJob { job, reason: "not now".to_owned() };
+    let cancel = CommitRecord::CancelJob { job, reason: "not now".to_owned() };
     let after = session.store().head(session.thread()).unwrap().seq;
-    let commit = Commit::new(session.thread(), after, Vec::new(), vec![cancel]);
+    let commit = ThreadCommit::new(session.thread(), after, Vec::new(), vec![cancel]);
     session.store().commit(commit).unwrap();
     assert!(session.compact(None).await.unwrap() > second);
 }
@@ -80,8 +82,8 @@ async fn a_summary_that_is_ready_or_queued_is_taken_when_a_person_compacts() {
     assert_eq!(session.compact_in_background(None).await.unwrap(), job, "it is under way");
     let worker = builder().store(session.store().clone()).summariser(Repeats);
     let worker = worker.resume_thread(session.thread()).await.unwrap();
-    assert_eq!(worker.work().await.unwrap(), Worked::One);
-    assert_eq!(worker.work().await.unwrap(), Worked::Nothing);
+    assert_eq!(worker.work().await.unwrap(), WorkOutcome::One);
+    assert_eq!(worker.work().await.unwrap(), WorkOutcome::Nothing);
     assert_eq!(session.compact_in_background(None).await.unwrap(), job, "it is ready");
     let place = session.compact(None).await.unwrap();
     assert_eq!(session.store().job(job).unwrap().state, JobState::Adopted { compaction: place });

@@ -6,12 +6,12 @@ use std::sync::{
 };
 
 use epitome::{
-    core::{Tokens, event::Time, policy::Policy},
+    core::{Tokens, event::Timestamp, policy::Policy},
     import::import_bytes,
-    metrics::{CacheState, Met, Metrics, metrics},
+    metrics::{CacheState, SessionMetrics, TargetResult, metrics},
     session::{Session, ToolOutput},
-    store::{Options, Sqlite},
-    wire::{Format, transcripts::Limits},
+    store::{SqliteOptions, SqliteStore},
+    wire::{Format, transcripts::TranscriptLimits},
 };
 use serde_json::json;
 
@@ -47,7 +47,7 @@ async fn begin() -> (Session, Arc<AtomicI64>) {
         .window(Tokens(16_000))
         .policy(&policy.unwrap())
         .system("Build.")
-        .clock(move || Time(time.fetch_add(1_000, Ordering::Relaxed)))
+        .clock(move || Timestamp(time.fetch_add(1_000, Ordering::Relaxed)))
         .begin()
         .await
         .unwrap();
@@ -65,14 +65,14 @@ async fn play(session: &Session, turns: std::ops::Range<usize>, cached: u64) {
     }
 }
 
-fn measured(session: &Session) -> Metrics {
+fn measured(session: &Session) -> SessionMetrics {
     metrics(session.store(), session.thread()).unwrap()
 }
 
 /// The figures, without the sizes of summaries: a handle is as many tokens as the digits of its thread happen to be.
-fn table(metrics: &Metrics) -> String {
+fn table(metrics: &SessionMetrics) -> String {
     let rows = metrics.rows().into_iter().map(|row| {
-        if row.name == "compression" && row.met != Met::Unknown {
+        if row.name == "compression" && row.met != TargetResult::Unknown {
             return format!("{}: ({}) {}", row.name, row.target, row.met);
         }
         format!("{}: {} ({}) {} - {}", row.name, row.value, row.target, row.met, row.detail)
@@ -110,7 +110,7 @@ async fn the_five_figures_are_measured_on_a_session() {
     let cold = told.cache.calls.iter().filter(|call| call.state == CacheState::Cold);
     assert_eq!(cold.map(|call| call.call).collect::<Vec<_>>(), [0, 9]);
     // Failed approaches are what structure proves or a model tells: here there are none.
-    assert!(told.rows().iter().all(|row| row.met != Met::No), "{told:#?}");
+    assert!(told.rows().iter().all(|row| row.met != TargetResult::No), "{told:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,9 +156,9 @@ async fn an_undone_compaction_is_not_in_force_and_the_next_builds_on_the_one_bef
 #[test]
 fn what_an_imported_session_does_not_say_is_not_guessed() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(&folder.path().join("log.db"), Options::default()).unwrap();
+    let store = SqliteStore::open(&folder.path().join("log.db"), SqliteOptions::default()).unwrap();
     let log = br#"[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}]"#;
-    let imported = import_bytes(&store, "s.json", log, &Limits::default()).unwrap();
+    let imported = import_bytes(&store, "s.json", log, &TranscriptLimits::default()).unwrap();
     let told = metrics(&store, imported.sessions[0].row.head.unwrap()).unwrap();
     insta::assert_snapshot!(table(&told), @r"
     compression: - (3-5x) not measured - nothing was compacted in this session
@@ -167,5 +167,5 @@ fn what_an_imported_session_does_not_say_is_not_guessed() {
     failed approaches: - (100 %) not measured - no summary is in force
     sections complete: - (all) not measured - nothing was compacted in this session
     ");
-    assert!(told.rows().iter().all(|row| row.met == Met::Unknown));
+    assert!(told.rows().iter().all(|row| row.met == TargetResult::Unknown));
 }

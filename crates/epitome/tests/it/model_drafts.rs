@@ -12,17 +12,17 @@ use std::{
 
 use epitome::{
     core::{
-        Fact, Logged, Part, Tokens,
+        ContentPart, Fact, LoggedEvent, Tokens,
         client_text::user_words_of,
-        meter::{Meter, Overhead},
+        draft_gate::{DraftFinish, DraftSource, offered_sentences, verify},
+        meter::{Meter, TokenOverhead},
         profile::Tokenizer,
-        summary::{Caps, Section, summarise},
-        verify::{Finish, Source, offered, verify},
+        summary::{SectionCaps, SummarySection, summarise},
     },
-    summarise::{Instructions, Remote, Task, Timeouts, draft},
+    summarise::{DraftTask, RemoteSummariser, ServerTimeouts, SummaryInstructions, draft},
     wire::{
         Format,
-        transcripts::{Limits, read},
+        transcripts::{TranscriptLimits, read},
     },
 };
 
@@ -45,7 +45,7 @@ pub(crate) fn data() -> Option<PathBuf> {
 }
 
 /// The same sessions every time: of each folder some that are far apart, with their names.
-fn sessions(data: &Path) -> Vec<(String, Vec<Arc<Logged>>)> {
+fn sessions(data: &Path) -> Vec<(String, Vec<Arc<LoggedEvent>>)> {
     const LARGEST: u64 = 4_000_000;
     let mut sessions = Vec::new();
     let mut folders: Vec<PathBuf> = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -58,7 +58,9 @@ fn sessions(data: &Path) -> Vec<(String, Vec<Arc<Logged>>)> {
         let step = (files.len() / FILES).max(1);
         for file in files.into_iter().step_by(step).take(FILES) {
             let name = file.file_name().unwrap().to_string_lossy().into_owned();
-            let Ok(reading) = read(&name, &fs::read(&file).unwrap(), &Limits::default()) else { continue };
+            let Ok(reading) = read(&name, &fs::read(&file).unwrap(), &TranscriptLimits::default()) else {
+                continue;
+            };
             for session in reading.sessions.into_iter().take(SESSIONS) {
                 let Some(thread) = session.threads.into_iter().next() else { continue };
                 let events = (1..).zip(thread.events.into_iter().take(EVENTS));
@@ -71,12 +73,12 @@ fn sessions(data: &Path) -> Vec<(String, Vec<Arc<Logged>>)> {
 }
 
 fn meter() -> Meter {
-    Meter::new(Tokenizer::O200k.counter(), Overhead::default())
+    Meter::new(Tokenizer::O200k.counter(), TokenOverhead::default())
 }
 
-fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
+fn texts(parts: &[ContentPart]) -> impl Iterator<Item = &str> {
     parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
+        ContentPart::Text { text } => Some(text.as_str()),
         _ => None,
     })
 }
@@ -102,7 +104,7 @@ struct Said {
 }
 
 impl Said {
-    fn of(events: &[Arc<Logged>]) -> Self {
+    fn of(events: &[Arc<LoggedEvent>]) -> Self {
         let mut said = Self::default();
         for event in events {
             match &event.event.fact {
@@ -205,9 +207,9 @@ fn lies(said: &Said) -> Vec<(&'static str, String)> {
 }
 
 /// What of the lines a draft puts into the summary.
-fn installed(events: &[Arc<Logged>], section: Section, lines: &[String]) -> BTreeSet<String> {
-    let caps = Caps { key_decisions: 10_000, failed_approaches: 10_000, ..Caps::default() };
-    let source = Source {
+fn installed(events: &[Arc<LoggedEvent>], section: SummarySection, lines: &[String]) -> BTreeSet<String> {
+    let caps = SectionCaps { key_decisions: 10_000, failed_approaches: 10_000, ..SectionCaps::default() };
+    let source = DraftSource {
         span: events,
         previous: None,
         caps: &caps,
@@ -216,10 +218,12 @@ fn installed(events: &[Arc<Logged>], section: Section, lines: &[String]) -> BTre
         focus: None,
     };
     let draft = format!("## {}\n- {}\n", section.title(), lines.join("\n- "));
-    let Ok(verified) = verify(&draft, Finish::Complete, &source, &meter()) else { return BTreeSet::new() };
+    let Ok(verified) = verify(&draft, DraftFinish::Complete, &source, &meter()) else {
+        return BTreeSet::new();
+    };
     let ground = summarise(events, None, &caps);
     let told = |section| ground.section(section).map(|item| item.text.as_str());
-    let models = [Section::KeyDecisions, Section::FailedApproaches];
+    let models = [SummarySection::KeyDecisions, SummarySection::FailedApproaches];
     let ground: BTreeSet<&str> = models.into_iter().flat_map(told).collect();
     let new = models.into_iter().flat_map(|section| verified.brief.section(section));
     new.map(|item| item.text.clone()).filter(|text| !ground.contains(text.as_str())).collect()
@@ -239,11 +243,11 @@ fn lies_over_real_sessions_are_not_installed() {
         }
         let plain = lies.iter().map(|(_, lie)| lie.clone());
         // The same lies behind numbers of sentences that were said: the recorded words take their place.
-        let numbers: Vec<String> = offered(&events).keys().map(ToString::to_string).collect();
+        let numbers: Vec<String> = offered_sentences(&events).keys().map(ToString::to_string).collect();
         let numbered =
             lies.iter().zip(numbers.iter().cycle()).map(|((_, lie), number)| format!("{number} {lie}"));
         let (plain, numbered): (Vec<String>, Vec<String>) = (plain.collect(), numbered.collect());
-        for (section, drafted) in [Section::KeyDecisions, Section::FailedApproaches]
+        for (section, drafted) in [SummarySection::KeyDecisions, SummarySection::FailedApproaches]
             .into_iter()
             .flat_map(|section| [(section, &plain), (section, &numbered)])
         {
@@ -257,10 +261,10 @@ fn lies_over_real_sessions_are_not_installed() {
         let true_ones: Vec<String> =
             spoken.agent.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
         said += true_ones.len();
-        admitted += installed(&events, Section::KeyDecisions, &true_ones).len();
-        let listed = offered(&events);
+        admitted += installed(&events, SummarySection::KeyDecisions, &true_ones).len();
+        let listed = offered_sentences(&events);
         pointed += listed.values().map(|text| letters(text)).collect::<BTreeSet<_>>().len();
-        taken += installed(&events, Section::KeyDecisions, &numbers).len();
+        taken += installed(&events, SummarySection::KeyDecisions, &numbers).len();
     }
     println!("{told:#?}\n{} told, {} installed: {believed:#?}", told.values().sum::<usize>(), believed.len());
     println!("{admitted} of {said} of the agents' own sentences admitted word for word");
@@ -290,11 +294,15 @@ const STRETCHES: [(&str, &str, &str, u64, u64); 15] = [
 ];
 
 /// A stretch of a session.
-fn stretch(data: &Path, (folder, file, key, first, last): (&str, &str, &str, u64, u64)) -> Vec<Arc<Logged>> {
+fn stretch(
+    data: &Path,
+    (folder, file, key, first, last): (&str, &str, &str, u64, u64),
+) -> Vec<Arc<LoggedEvent>> {
     let files = fs::read_dir(data.join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
     let path = files.into_iter().find(|path| name(path).contains(file)).unwrap();
-    let reading = read(&path.to_string_lossy(), &fs::read(&path).unwrap(), &Limits::default()).unwrap();
+    let reading =
+        read(&path.to_string_lossy(), &fs::read(&path).unwrap(), &TranscriptLimits::default()).unwrap();
     let session = reading.sessions.into_iter().find(|session| session.key.ends_with(key)).unwrap();
     let events = (1..).zip(session.threads.into_iter().next().unwrap().events);
     let events = events.filter(|(seq, _)| (first..=last).contains(seq));
@@ -311,19 +319,23 @@ async fn drafts_of_a_real_model() {
     let folder = PathBuf::from(env::var_os("EPITOME_DRAFTS").unwrap());
     let port = env::var("EPITOME_MODEL_PORT").unwrap_or_default();
     let wait = std::time::Duration::from_mins(20);
-    let remote =
-        Remote::builder(Format::OpenaiChat, format!("http://127.0.0.1:{port}/v1"), "local", Tokens(16_000))
-            .timeouts(Timeouts { connect: wait, first_byte: wait, whole: wait })
-            .build()
-            .unwrap();
+    let remote = RemoteSummariser::builder(
+        Format::OpenaiChat,
+        format!("http://127.0.0.1:{port}/v1"),
+        "local",
+        Tokens(16_000),
+    )
+    .timeouts(ServerTimeouts { connect: wait, first_byte: wait, whole: wait })
+    .build()
+    .unwrap();
     let meter = meter();
     for place in STRETCHES {
         let (_, name, key, ..) = place;
         let span = &stretch(&data, place);
         let file = folder.join(format!("{name}{}.md", key.replace('/', "-")));
         if !file.exists() {
-            let instructions = Instructions::default();
-            let task = Task {
+            let instructions = SummaryInstructions::default();
+            let task = DraftTask {
                 span,
                 previous: None,
                 instructions: &instructions,
@@ -335,8 +347,8 @@ async fn drafts_of_a_real_model() {
             fs::write(&file, drafted.text).unwrap();
         }
         let text = fs::read_to_string(&file).unwrap();
-        let caps = Caps::default();
-        let source = Source {
+        let caps = SectionCaps::default();
+        let source = DraftSource {
             span,
             previous: None,
             caps: &caps,
@@ -349,11 +361,11 @@ async fn drafts_of_a_real_model() {
             span.first().map(|e| e.id.seq),
             span.last().map(|e| e.id.seq)
         );
-        match verify(&text, Finish::Complete, &source, &meter) {
+        match verify(&text, DraftFinish::Complete, &source, &meter) {
             Ok(verified) => {
                 let report = verified.report;
                 let own = |section| verified.brief.section(section).filter(|item| item.key.is_none());
-                for item in own(Section::KeyDecisions).chain(own(Section::FailedApproaches)) {
+                for item in own(SummarySection::KeyDecisions).chain(own(SummarySection::FailedApproaches)) {
                     println!("  admitted [{}] {}", item.sources, item.text);
                 }
                 for dropped in report.dropped {

@@ -6,75 +6,89 @@ use std::{
 };
 
 use epitome::{
-    core::{Digest, Fact, Seq, SessionId, ThreadId, event::Time},
-    recorder::{Arrival, End, Ending, Placed, Recorder, Ticket},
-    session::audit,
-    store::{EventLog, Options, Sqlite, Start, records::SessionRow},
+    core::{Digest, Fact, Seq, SessionId, ThreadId, event::Timestamp},
+    recorder::{
+        EndedExchange, ExchangeOutcome, PendingRecord, PlacementKind, RequestArrival, TrafficRecorder,
+    },
+    session::call_replay,
+    store::{EventLog, SqliteOptions, SqliteStore, ThreadStart, records::SessionRow},
     wire::Format,
 };
 use serde_json::{Value, json};
 
 /// A recorder over a store of its own.
 struct Gateway {
-    recorder: Recorder,
+    recorder: TrafficRecorder,
     clock: i64,
 }
 
 impl Gateway {
     fn new() -> Self {
-        let store = Arc::new(Sqlite::temporary(Options::default()).unwrap());
-        Self { recorder: Recorder::new(store), clock: 1_000 }
+        let store = Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap());
+        Self { recorder: TrafficRecorder::new(store), clock: 1_000 }
     }
 
     /// Another process beside this one, on the same database.
     fn beside(&self) -> Self {
-        Self { recorder: Recorder::new(Arc::clone(self.recorder.store())), clock: self.clock }
+        Self { recorder: TrafficRecorder::new(Arc::clone(self.recorder.store())), clock: self.clock }
     }
 
     /// Another process on the same database: nothing is remembered.
     fn restarted(self) -> Self {
-        Self { recorder: Recorder::new(Arc::clone(self.recorder.store())), clock: self.clock }
+        Self { recorder: TrafficRecorder::new(Arc::clone(self.recorder.store())), clock: self.clock }
     }
 
-    fn ask_as(&mut self, principal: &str, format: Format, headers: &[(&str, &str)], body: &Value) -> Ticket {
+    fn ask_as(
+        &mut self,
+        principal: &str,
+        format: Format,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> PendingRecord {
         self.clock += 1_000;
         let (body, owned) = (body.to_string(), headers.to_vec());
         let header = |name: &str| owned.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let arrival = Arrival {
+        let arrival = RequestArrival {
             principal,
             format,
             body: &body,
             shared: None,
             header: &header,
-            at: Time(self.clock),
+            at: Timestamp(self.clock),
             purpose: None,
         };
-        self.recorder.expect(&arrival).unwrap()
+        self.recorder.record_deferred(&arrival).unwrap()
     }
 
     /// Every call of a thread, written again from the log and the records: it must be what was sent.
     fn written_again(&self, thread: ThreadId) -> Vec<String> {
         let store = self.recorder.store();
         let calls = store.calls(thread, 0, 100).unwrap();
-        let again = |number: u64| audit::verify_call(store, thread, number).unwrap().rendered.body;
+        let again = |number: u64| call_replay::verify_call(store, thread, number).unwrap().rendered.body;
         calls.iter().map(|row| again(row.number)).collect()
     }
 
-    fn ask(&mut self, format: Format, headers: &[(&str, &str)], body: &Value) -> Ticket {
+    fn ask(&mut self, format: Format, headers: &[(&str, &str)], body: &Value) -> PendingRecord {
         self.ask_as("", format, headers, body)
     }
 
-    fn end(&mut self, ticket: Ticket, format: Format, answer: Option<&Value>, ending: Ending) {
+    fn end(
+        &mut self,
+        ticket: PendingRecord,
+        format: Format,
+        answer: Option<&Value>,
+        ending: ExchangeOutcome,
+    ) {
         self.clock += 500;
         let answer = answer.map(|answer| format.decode_response(&answer.to_string()).unwrap());
-        let end = End {
+        let end = EndedExchange {
             answer: answer.unwrap_or_default(),
             ending,
             status: Some(200),
             bytes: 10,
             first_byte: None,
             took: Duration::from_millis(500),
-            at: Time(self.clock),
+            at: Timestamp(self.clock),
             observed: None,
             told: None,
         };
@@ -85,7 +99,7 @@ impl Gateway {
     fn call(&mut self, format: Format, headers: &[(&str, &str)], body: &Value, answer: &Value) -> Where {
         let ticket = self.ask(format, headers, body);
         let placed = Where { session: ticket.session, thread: ticket.thread, placed: ticket.placed };
-        self.end(ticket, format, Some(answer), Ending::Complete);
+        self.end(ticket, format, Some(answer), ExchangeOutcome::Complete);
         placed
     }
 
@@ -121,7 +135,7 @@ impl Gateway {
 struct Where {
     session: SessionId,
     thread: ThreadId,
-    placed: Placed,
+    placed: PlacementKind,
 }
 
 const CHAT: Format = Format::OpenaiChat;
@@ -235,9 +249,9 @@ fn what_is_asked_again_and_what_parts_has_calls_of_its_own() {
     let second = chat(&[user("a"), said("b"), user("c")]);
     let waits = gateway.ask(CHAT, ANNA, &second);
     let again = gateway.ask(CHAT, ANNA, &second);
-    assert_eq!(again.placed, Placed::Retried);
-    gateway.end(waits, CHAT, Some(&chat_answer("2", "d")), Ending::Complete);
-    gateway.end(again, CHAT, Some(&chat_answer("3", "other")), Ending::Complete);
+    assert_eq!(again.placed, PlacementKind::Retried);
+    gateway.end(waits, CHAT, Some(&chat_answer("2", "d")), ExchangeOutcome::Complete);
+    gateway.end(again, CHAT, Some(&chat_answer("3", "other")), ExchangeOutcome::Complete);
     let earlier = gateway.call(CHAT, ANNA, &first, &chat_answer("4", "b"));
     let parts = chat(&[user("a"), said("b"), user("x")]);
     let parted = gateway.call(CHAT, ANNA, &parts, &chat_answer("5", "y"));
@@ -273,12 +287,12 @@ fn a_history_continues_its_thread_without_an_id() {
     let mut gateway = Gateway::new();
     let one = gateway.call(CHAT, NOBODY, &chat(&[user("a")]), &chat_answer("1", "b"));
     let two = gateway.call(CHAT, NOBODY, &chat(&[user("a"), said("b"), user("c")]), &chat_answer("2", "d"));
-    assert_eq!((one.placed, two.placed), (Placed::Began, Placed::Continued));
+    assert_eq!((one.placed, two.placed), (PlacementKind::Began, PlacementKind::Continued));
     assert_eq!(one.thread, two.thread);
     let mut gateway = gateway.restarted();
     let history = [user("a"), said("b"), user("c"), said("d"), user("e")];
     let three = gateway.call(CHAT, NOBODY, &chat(&history), &chat_answer("3", "f"));
-    assert_eq!((three.placed, three.thread), (Placed::Continued, one.thread));
+    assert_eq!((three.placed, three.thread), (PlacementKind::Continued, one.thread));
     assert_eq!(gateway.story(one.thread), "a | b | c | d | e | f");
     let sessions = gateway.sessions();
     assert_eq!((sessions.len(), sessions[0].turns, sessions[0].title.as_str()), (1, 3, "a"));
@@ -291,14 +305,14 @@ fn a_history_that_parts_is_a_fork_and_a_new_root_a_session() {
     gateway.call(CHAT, NOBODY, &chat(&[user("a"), said("b"), user("c")]), &chat_answer("2", "d"));
     let other = chat(&[user("a"), said("b"), user("instead")]);
     let fork = gateway.call(CHAT, NOBODY, &other, &chat_answer("3", "e"));
-    assert_eq!((fork.placed, fork.session), (Placed::Forked, one.session));
+    assert_eq!((fork.placed, fork.session), (PlacementKind::Forked, one.session));
     assert_eq!(gateway.story(fork.thread), "a | b | instead | e");
     assert_eq!(gateway.story(one.thread), "a | b | c | d");
     let on = chat(&[user("a"), said("b"), user("instead"), said("e"), user("f")]);
     let on = gateway.call(CHAT, NOBODY, &on, &chat_answer("4", "g"));
-    assert_eq!((on.placed, on.thread), (Placed::Continued, fork.thread));
+    assert_eq!((on.placed, on.thread), (PlacementKind::Continued, fork.thread));
     let root = gateway.call(CHAT, NOBODY, &chat(&[user("x")]), &chat_answer("5", "y"));
-    assert_eq!(root.placed, Placed::Began);
+    assert_eq!(root.placed, PlacementKind::Began);
     assert_eq!(gateway.sessions().len(), 2);
 }
 
@@ -310,13 +324,13 @@ fn a_request_is_written_with_its_answer_or_when_another_needs_it() {
     let other = gateway.ask(CHAT, &[("x-session-id", "t")], &chat(&[user("x")]));
     assert_eq!(gateway.sessions().len(), 0);
     let again = gateway.ask(CHAT, session, &chat(&[user("a")]));
-    assert_eq!((again.placed, again.thread), (Placed::Retried, first.thread));
+    assert_eq!((again.placed, again.thread), (PlacementKind::Retried, first.thread));
     assert_eq!(gateway.story(first.thread), "a");
     assert_eq!(gateway.sessions().len(), 1, "nobody asked for the other one");
     let threads = [first.thread, other.thread];
-    gateway.end(first, CHAT, None, Ending::Cancelled);
-    gateway.end(again, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
-    gateway.end(other, CHAT, Some(&chat_answer("2", "y")), Ending::Complete);
+    gateway.end(first, CHAT, None, ExchangeOutcome::Cancelled);
+    gateway.end(again, CHAT, Some(&chat_answer("1", "b")), ExchangeOutcome::Complete);
+    gateway.end(other, CHAT, Some(&chat_answer("2", "y")), ExchangeOutcome::Complete);
     assert_eq!(threads.map(|thread| gateway.story(thread)), ["a | b", "x | y"]);
     assert!(gateway.recorder.store().doctor().unwrap().is_healthy());
 }
@@ -326,14 +340,14 @@ fn a_request_whose_answer_takes_its_time_is_written_before() {
     let mut gateway = Gateway::new();
     let ticket = gateway.ask(CHAT, NOBODY, &chat(&[user("a")]));
     let thread = ticket.thread;
-    gateway.recorder.write_down_before(Time(gateway.clock));
+    gateway.recorder.write_deferred_before(Timestamp(gateway.clock));
     // What is written for nobody in particular is behind what somebody has written.
     gateway.call(CHAT, NOBODY, &chat(&[user("x")]), &chat_answer("1", "y"));
     assert_eq!(gateway.sessions().len(), 1, "it came no earlier than that");
-    gateway.recorder.write_down_before(Time(gateway.clock));
+    gateway.recorder.write_deferred_before(Timestamp(gateway.clock));
     gateway.call(CHAT, NOBODY, &chat(&[user("z")]), &chat_answer("2", "y"));
     assert_eq!(gateway.story(thread), "a");
-    gateway.end(ticket, CHAT, Some(&chat_answer("3", "b")), Ending::Complete);
+    gateway.end(ticket, CHAT, Some(&chat_answer("3", "b")), ExchangeOutcome::Complete);
     assert_eq!(gateway.story(thread), "a | b");
 }
 
@@ -347,8 +361,8 @@ fn requests_that_two_gateways_hold_for_one_session_are_both_kept() {
         let asked = |words: &str| chat(&[user("a"), said("b"), user(words)]);
         let own = gateway.ask(CHAT, session, &asked(ours));
         let others = other.ask(CHAT, session, &asked(theirs));
-        other.end(others, CHAT, Some(&chat_answer("2", "theirs")), Ending::Complete);
-        gateway.end(own, CHAT, Some(&chat_answer("3", "ours")), Ending::Complete);
+        other.end(others, CHAT, Some(&chat_answer("2", "theirs")), ExchangeOutcome::Complete);
+        gateway.end(own, CHAT, Some(&chat_answer("3", "ours")), ExchangeOutcome::Complete);
         let [session] = &gateway.sessions()[..] else { panic!("one session") };
         let threads = gateway.recorder.store().threads(session.id).unwrap();
         let stories: Vec<String> = threads.iter().map(|thread| gateway.story(thread.id)).collect();
@@ -356,7 +370,7 @@ fn requests_that_two_gateways_hold_for_one_session_are_both_kept() {
         assert_eq!(gateway.recorder.store().exchanges(session.id, 0, 10).unwrap().len(), 3);
         let history = [user("a"), said("b"), user(ours), said("ours"), user("on")];
         let on = gateway.call(CHAT, session_of(), &chat(&history), &chat_answer("4", "so"));
-        assert_eq!((on.placed, on.thread), (Placed::Continued, threads[1].id));
+        assert_eq!((on.placed, on.thread), (PlacementKind::Continued, threads[1].id));
         assert!(gateway.recorder.store().doctor().unwrap().is_healthy());
     };
     check("c", "d", &["a | b | d | theirs", "a | b | c | ours"]);
@@ -372,8 +386,8 @@ fn a_session_that_two_gateways_begin_is_one() {
         other.clock += 1;
         let others = other.ask(CHAT, session_of(), &chat(&[user(theirs)]));
         assert_ne!(own.session, others.session, "neither knows of the other");
-        other.end(others, CHAT, Some(&chat_answer("1", "theirs")), Ending::Complete);
-        gateway.end(own, CHAT, Some(&chat_answer("2", "ours")), Ending::Complete);
+        other.end(others, CHAT, Some(&chat_answer("1", "theirs")), ExchangeOutcome::Complete);
+        gateway.end(own, CHAT, Some(&chat_answer("2", "ours")), ExchangeOutcome::Complete);
         let [session] = &gateway.sessions()[..] else { panic!("one session") };
         let threads = gateway.recorder.store().threads(session.id).unwrap();
         let stories: Vec<String> = threads.iter().map(|thread| gateway.story(thread.id)).collect();
@@ -381,7 +395,7 @@ fn a_session_that_two_gateways_begin_is_one() {
         assert_eq!(gateway.recorder.store().exchanges(session.id, 0, 10).unwrap().len(), 2);
         let history = [user(ours), said("ours"), user("on")];
         let on = gateway.call(CHAT, session_of(), &chat(&history), &chat_answer("3", "so"));
-        assert_eq!((on.placed, on.thread, on.session), (Placed::Continued, threads[1].id, session.id));
+        assert_eq!((on.placed, on.thread, on.session), (PlacementKind::Continued, threads[1].id, session.id));
         assert!(gateway.recorder.store().doctor().unwrap().is_healthy());
     };
     check("a", "b", &["b | theirs", "a | ours"]);
@@ -394,8 +408,8 @@ fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
     let file = folder.path().join("log.db");
     let start = Barrier::new(2);
     let run = |clock: i64| {
-        let store = Arc::new(Sqlite::open(&file, Options::default()).unwrap());
-        let mut gateway = Gateway { recorder: Recorder::new(store), clock };
+        let store = Arc::new(SqliteStore::open(&file, SqliteOptions::default()).unwrap());
+        let mut gateway = Gateway { recorder: TrafficRecorder::new(store), clock };
         let mut sessions = Vec::new();
         for number in 0..40 {
             let key = format!("session-{number}");
@@ -404,8 +418,8 @@ fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
             let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
             gateway.clock += 10;
             start.wait();
-            let at = Time(gateway.clock);
-            let arrival = Arrival {
+            let at = Timestamp(gateway.clock);
+            let arrival = RequestArrival {
                 principal: "",
                 format: CHAT,
                 body: &body,
@@ -414,9 +428,14 @@ fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
                 at,
                 purpose: None,
             };
-            let ticket = gateway.recorder.arrive(&arrival).unwrap();
+            let ticket = gateway.recorder.record(&arrival).unwrap();
             sessions.push(ticket.session);
-            gateway.end(ticket, CHAT, Some(&chat_answer(&key, &clock.to_string())), Ending::Complete);
+            gateway.end(
+                ticket,
+                CHAT,
+                Some(&chat_answer(&key, &clock.to_string())),
+                ExchangeOutcome::Complete,
+            );
         }
         sessions
     };
@@ -425,7 +444,7 @@ fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
         (one.join().unwrap(), other.join().unwrap())
     });
     assert_eq!(ones, others);
-    let store = Sqlite::open(&file, Options::default()).unwrap();
+    let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
     assert_eq!(store.sessions().unwrap().len(), 40);
     for session in ones {
         assert_eq!(store.exchanges(session, 0, 10).unwrap().len(), 2);
@@ -444,8 +463,8 @@ fn runs_of_one_prompt_are_sessions_of_their_own() {
     let first = gateway.ask(CHAT, NOBODY, &prompt);
     let beside = gateway.ask(CHAT, NOBODY, &prompt);
     assert_ne!(first.session, beside.session);
-    gateway.end(first, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
-    gateway.end(beside, CHAT, Some(&chat_answer("2", "b")), Ending::Complete);
+    gateway.end(first, CHAT, Some(&chat_answer("1", "b")), ExchangeOutcome::Complete);
+    gateway.end(beside, CHAT, Some(&chat_answer("2", "b")), ExchangeOutcome::Complete);
     gateway.call(CHAT, NOBODY, &prompt, &chat_answer("3", "b"));
     assert_eq!(gateway.sessions().len(), 3);
 }
@@ -457,13 +476,13 @@ fn runs_that_are_answered_alike_each_keep_their_session() {
     let begun = [1, 2].map(|_| gateway.call(CHAT, NOBODY, &first, &chat_answer("1", "b")).session);
     assert_ne!(begun[0], begun[1]);
     let on = [1, 2].map(|_| gateway.call(CHAT, NOBODY, &next, &chat_answer("2", "d")));
-    assert_eq!(on.map(|on| on.placed), [Placed::Continued; 2]);
+    assert_eq!(on.map(|on| on.placed), [PlacementKind::Continued; 2]);
     assert_ne!(on[0].session, on[1].session);
     for id in ["x", "y"] {
         let headers = [("x-session-id", id)];
         let one = gateway.call(CHAT, &headers, &first, &chat_answer("3", "b"));
         let two = gateway.call(CHAT, &headers, &next, &chat_answer("4", "d"));
-        assert_eq!((two.placed, two.session), (Placed::Continued, one.session), "{id}");
+        assert_eq!((two.placed, two.session), (PlacementKind::Continued, one.session), "{id}");
     }
     assert_eq!(gateway.sessions().len(), 4);
 }
@@ -475,10 +494,10 @@ fn a_retry_is_no_progress() {
         let prompt = chat(&[user("a")]);
         let refused = gateway.ask(CHAT, headers, &prompt);
         let (thread, head) = (refused.thread, refused.head);
-        gateway.end(refused, CHAT, None, Ending::Refused);
+        gateway.end(refused, CHAT, None, ExchangeOutcome::Refused);
         let again = gateway.ask(CHAT, headers, &prompt);
-        assert_eq!((again.placed, again.thread, again.head), (Placed::Retried, thread, head));
-        gateway.end(again, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
+        assert_eq!((again.placed, again.thread, again.head), (PlacementKind::Retried, thread, head));
+        gateway.end(again, CHAT, Some(&chat_answer("1", "b")), ExchangeOutcome::Complete);
         assert_eq!(gateway.story(thread), "a | b");
         assert_eq!(gateway.recorder.store().exchanges(gateway.sessions()[0].id, 0, 9).unwrap().len(), 2);
     }
@@ -498,7 +517,7 @@ fn another_answer_to_the_same_question_stands_beside_the_first() {
     assert_eq!(gateway.story(session.head.unwrap()), "a | other");
     let on = chat(&[user("a"), said("other"), user("c")]);
     let on = gateway.call(CHAT, &headers, &on, &chat_answer("4", "d"));
-    assert_eq!((on.placed, Some(on.thread)), (Placed::Continued, session.head));
+    assert_eq!((on.placed, Some(on.thread)), (PlacementKind::Continued, session.head));
 }
 
 #[test]
@@ -507,9 +526,9 @@ fn an_answer_that_broke_off_does_not_part_a_history() {
     let headers = [("x-session-id", "s")];
     let cut = gateway.ask(CHAT, &headers, &chat(&[user("a")]));
     let thread = cut.thread;
-    gateway.end(cut, CHAT, Some(&chat_answer("1", "half")), Ending::Cancelled);
+    gateway.end(cut, CHAT, Some(&chat_answer("1", "half")), ExchangeOutcome::Cancelled);
     let next = gateway.call(CHAT, &headers, &chat(&[user("a"), user("b")]), &chat_answer("2", "c"));
-    assert_eq!((next.placed, next.thread), (Placed::Continued, thread));
+    assert_eq!((next.placed, next.thread), (PlacementKind::Continued, thread));
     assert_eq!(gateway.story(thread), "a | (answer_cut) | b | c");
 }
 
@@ -519,7 +538,7 @@ fn a_client_that_goes_on_without_waiting_loses_nothing() {
     let headers = [("x-session-id", "s")];
     let slow = gateway.ask(CHAT, &headers, &chat(&[user("a")]));
     let next = gateway.call(CHAT, &headers, &chat(&[user("a"), user("b")]), &chat_answer("2", "c"));
-    gateway.end(slow, CHAT, Some(&chat_answer("1", "late")), Ending::Complete);
+    gateway.end(slow, CHAT, Some(&chat_answer("1", "late")), ExchangeOutcome::Complete);
     assert_eq!(gateway.story(next.thread), "a | b | c");
     let session = gateway.sessions().remove(0);
     assert_eq!((session.threads, session.head), (2, Some(next.thread)));
@@ -551,7 +570,7 @@ fn what_clients_change_by_themselves_parts_nothing() {
         &messages("?? hello.txt", &third),
         &message_answer("m3", &text("d")),
     );
-    assert_eq!((two.placed, three.placed), (Placed::Continued, Placed::Continued));
+    assert_eq!((two.placed, three.placed), (PlacementKind::Continued, PlacementKind::Continued));
     assert_eq!((one.thread, one.thread), (two.thread, three.thread));
     assert_eq!(gateway.story(one.thread), "a | >t1 | <t1 | b | c | d");
 }
@@ -574,7 +593,7 @@ fn a_note_that_moves_parts_nothing() {
     let two = gateway.call(CHAT, &headers, &chat(&next), &chat_answer("2", "b"));
     let last = [system, user("a"), call, result, user(&note(3)), said("b"), user("c")];
     let three = gateway.call(CHAT, &headers, &chat(&last), &chat_answer("3", "d"));
-    assert_eq!((two.placed, three.placed), (Placed::Continued, Placed::Continued));
+    assert_eq!((two.placed, three.placed), (PlacementKind::Continued, PlacementKind::Continued));
     assert_eq!((one.thread, one.thread), (two.thread, three.thread));
     assert_eq!(gateway.sessions().len(), 1);
 }
@@ -585,10 +604,10 @@ fn an_id_that_is_given_twice_is_two_sessions() {
     let headers = [("agent-session-id", "20261115_1")];
     gateway.call(CHAT, &headers, &chat(&[user("a")]), &chat_answer("1", "b"));
     let other = gateway.call(CHAT, &headers, &chat(&[user("x")]), &chat_answer("2", "y"));
-    assert_eq!(other.placed, Placed::Began);
+    assert_eq!(other.placed, PlacementKind::Began);
     let on = chat(&[user("x"), said("y"), user("z")]);
     let on = gateway.call(CHAT, &headers, &on, &chat_answer("3", "!"));
-    assert_eq!((on.placed, on.session), (Placed::Continued, other.session));
+    assert_eq!((on.placed, on.session), (PlacementKind::Continued, other.session));
     assert_eq!(gateway.sessions().len(), 2);
 }
 
@@ -600,10 +619,10 @@ fn the_same_past_under_another_id_is_a_fork_in_a_session_of_its_own() {
     let one = gateway.call(MESSAGES, &[("x-claude-code-session-id", "s1")], &first, &message_answer("1", &b));
     let on = messages("s", &[user("a"), said("b"), user("c")]);
     let two = gateway.call(MESSAGES, &[("x-claude-code-session-id", "s2")], &on, &message_answer("2", &b));
-    assert_eq!(two.placed, Placed::Forked);
+    assert_eq!(two.placed, PlacementKind::Forked);
     assert_ne!(two.session, one.session);
     let row = gateway.recorder.store().thread(two.thread).unwrap();
-    assert!(matches!(row.start, Start::Fork { of, .. } if of == one.thread));
+    assert!(matches!(row.start, ThreadStart::Fork { of, .. } if of == one.thread));
     assert_eq!(gateway.story(two.thread), "a | b | c | b");
 }
 
@@ -619,16 +638,16 @@ fn a_subagent_is_linked_to_the_call_that_started_it() {
     let b = json!([{"type": "text", "text": "found"}]);
     let sub = messages("sub", &[user("find \"it\"\nnow")]);
     let two = gateway.call(MESSAGES, &agent, &sub, &message_answer("2", &b));
-    assert_eq!((two.placed, two.session), (Placed::Joined, one.session));
+    assert_eq!((two.placed, two.session), (PlacementKind::Joined, one.session));
     let row = gateway.recorder.store().thread(two.thread).unwrap();
-    let Start::Spawned { by, call } = row.start else { panic!("{row:?}") };
+    let ThreadStart::Spawned { by, call } = row.start else { panic!("{row:?}") };
     assert_eq!((by.unwrap().thread, call.unwrap().0.as_str()), (one.thread, "t2"));
     let results = json!({"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": "t1", "content": "x"},
         {"type": "tool_result", "tool_use_id": "t2", "content": "found"}]});
     let on = messages("s", &[user("a"), json!({"role": "assistant", "content": calls}), results]);
     let on = gateway.call(MESSAGES, &main, &on, &message_answer("3", &b));
-    assert_eq!((on.placed, on.thread), (Placed::Continued, one.thread));
+    assert_eq!((on.placed, on.thread), (PlacementKind::Continued, one.thread));
     assert_eq!(gateway.sessions().len(), 1);
     assert_eq!(gateway.sessions()[0].head, Some(one.thread));
 }
@@ -653,8 +672,8 @@ fn a_title_stands_apart_whichever_comes_first() {
         };
         assert_eq!(a.session, b.session, "{title_first}");
         let main = b.thread;
-        gateway.end(a, CHAT, Some(&chat_answer("1", "A title")), Ending::Complete);
-        gateway.end(b, CHAT, Some(&chat_answer("2", "b")), Ending::Complete);
+        gateway.end(a, CHAT, Some(&chat_answer("1", "A title")), ExchangeOutcome::Complete);
+        gateway.end(b, CHAT, Some(&chat_answer("2", "b")), ExchangeOutcome::Complete);
         let session = gateway.sessions().remove(0);
         assert_eq!((session.threads, session.head), (2, Some(main)), "{title_first}");
         assert_eq!(gateway.story(main), "a | b");
@@ -673,7 +692,7 @@ fn a_session_goes_on_after_its_client_compacted_it() {
     gateway.call(MESSAGES, &headers, &messages("s", &history), &message_answer("2", &text("d")));
     history.extend([said("d"), user("e")]);
     let refused = gateway.ask(MESSAGES, &headers, &messages("s", &history));
-    gateway.end(refused, MESSAGES, None, Ending::Refused);
+    gateway.end(refused, MESSAGES, None, ExchangeOutcome::Refused);
     let prompt = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nAn <analysis> block followed by a <summary> block";
     let asks =
         json!({"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": prompt}]});
@@ -681,18 +700,18 @@ fn a_session_goes_on_after_its_client_compacted_it() {
     let summary =
         "<analysis>hm</analysis>\n<summary>\nThe user said a, and was told b, at some length.\n</summary>";
     let aside = gateway.call(MESSAGES, &headers, &asking, &message_answer("3", &text(summary)));
-    assert_eq!((aside.placed, aside.session), (Placed::Forked, one.session));
+    assert_eq!((aside.placed, aside.session), (PlacementKind::Forked, one.session));
     let mut gateway = gateway.restarted();
     let opening = "This session is being continued from a previous conversation that ran out of context.\n\
         The user said a, and was told b, at some length.\n\nContinue.";
     let mut after = vec![user(opening), said("d"), user("e")];
     let on = gateway.call(MESSAGES, &headers, &messages("s", &after), &message_answer("4", &text("f")));
-    assert_eq!((on.placed, on.thread), (Placed::Compacted, one.thread));
+    assert_eq!((on.placed, on.thread), (PlacementKind::Compacted, one.thread));
     assert_eq!(gateway.story(one.thread), "a | b | c | d | e | [compacted through 7] | f");
     after.extend([said("f"), user("g")]);
     let mut gateway = gateway.restarted();
     let more = gateway.call(MESSAGES, &headers, &messages("s", &after), &message_answer("5", &text("h")));
-    assert_eq!((more.placed, more.thread), (Placed::Continued, one.thread));
+    assert_eq!((more.placed, more.thread), (PlacementKind::Continued, one.thread));
     let session = gateway.sessions().remove(0);
     assert_eq!((session.compactions, session.head), (1, Some(one.thread)));
 }
@@ -709,13 +728,13 @@ fn a_session_without_an_id_goes_on_after_its_client_compacted_it() {
         user("<conversation>\n[User]: Please do the thing\n[Assistant]: done\n</conversation>")]});
     let summary = "The thing was asked for and is done, all of it.";
     let aside = gateway.call(CHAT, NOBODY, &told, &chat_answer("2", summary));
-    assert_eq!((aside.placed, aside.session), (Placed::Joined, one.session));
+    assert_eq!((aside.placed, aside.session), (PlacementKind::Joined, one.session));
     let opening = format!(
         "The conversation history before this point was compacted into the following \
         summary:\n\n<summary>\n{summary}\n</summary>"
     );
     let on = gateway.call(CHAT, NOBODY, &turn(&[user(&opening), user("next")]), &chat_answer("3", "ok"));
-    assert_eq!((on.placed, on.thread), (Placed::Compacted, one.thread));
+    assert_eq!((on.placed, on.thread), (PlacementKind::Compacted, one.thread));
     assert_eq!(gateway.sessions().len(), 1);
 }
 
@@ -730,15 +749,15 @@ fn a_response_that_is_named_is_followed() {
     );
     let next = json!({"model": "gpt-5", "previous_response_id": "resp_1", "input": "c"});
     let two = gateway.call(RESPONSES, NOBODY, &next, &response("resp_2", &json!([output("m2", "d")])));
-    assert_eq!((two.placed, two.thread), (Placed::Continued, one.thread));
+    assert_eq!((two.placed, two.thread), (PlacementKind::Continued, one.thread));
     let other = json!({"model": "gpt-5", "previous_response_id": "resp_1", "input": "instead"});
     let fork = gateway.call(RESPONSES, NOBODY, &other, &response("resp_3", &json!([output("m3", "e")])));
-    assert_eq!((fork.placed, fork.session), (Placed::Forked, one.session));
+    assert_eq!((fork.placed, fork.session), (PlacementKind::Forked, one.session));
     assert_eq!(gateway.story(one.thread), "a | b | c | d");
     assert_eq!(gateway.story(fork.thread), "a | b | instead | e");
     let unknown = json!({"model": "gpt-5", "previous_response_id": "resp_of_another", "input": "x"});
     let marked = gateway.call(RESPONSES, NOBODY, &unknown, &response("resp_4", &json!([output("m4", "y")])));
-    assert_eq!(marked.placed, Placed::Began);
+    assert_eq!(marked.placed, PlacementKind::Began);
     assert_eq!(gateway.story(marked.thread), "x | (unresolved_past) | y");
 }
 
@@ -758,7 +777,7 @@ fn items_that_are_named_are_what_was_recorded() {
         {"type": "item_reference", "id": "fc_1"},
         {"type": "function_call_output", "call_id": "call_1", "output": "out"}]));
     let two = gateway.call(RESPONSES, NOBODY, &next, &response("r2", &json!([output("m2", "b")])));
-    assert_eq!((two.placed, two.thread), (Placed::Continued, one.thread));
+    assert_eq!((two.placed, two.thread), (PlacementKind::Continued, one.thread));
 }
 
 #[test]
@@ -767,7 +786,7 @@ fn a_conversation_that_the_provider_keeps_is_one_session() {
     let body = |text: &str| json!({"model": "gpt-5", "conversation": {"id": "conv_1"}, "input": text});
     let one = gateway.call(RESPONSES, NOBODY, &body("a"), &response("r1", &json!([output("m1", "b")])));
     let two = gateway.call(RESPONSES, NOBODY, &body("c"), &response("r2", &json!([output("m2", "d")])));
-    assert_eq!((two.placed, two.thread), (Placed::Continued, one.thread));
+    assert_eq!((two.placed, two.thread), (PlacementKind::Continued, one.thread));
     assert_eq!(gateway.story(one.thread), "a | b | c | d");
 }
 
@@ -784,7 +803,7 @@ fn what_is_sent_again_is_recorded_again_however_it_names_its_past() {
     for _ in 0..3 {
         let refused = gateway.ask(RESPONSES, NOBODY, &next);
         assert_eq!(refused.thread, one.thread);
-        gateway.end(refused, RESPONSES, None, Ending::Refused);
+        gateway.end(refused, RESPONSES, None, ExchangeOutcome::Refused);
     }
     for answer in ["d", "e", "e"] {
         gateway.call(RESPONSES, NOBODY, &next, &response("r2", &json!([output("m2", answer)])));
@@ -795,9 +814,9 @@ fn what_is_sent_again_is_recorded_again_however_it_names_its_past() {
 
     let kept = json!({"model": "gpt-5", "conversation": "conv_1", "input": "a"});
     let refused = gateway.ask(RESPONSES, NOBODY, &kept);
-    gateway.end(refused, RESPONSES, None, Ending::Refused);
+    gateway.end(refused, RESPONSES, None, ExchangeOutcome::Refused);
     let two = gateway.call(RESPONSES, NOBODY, &kept, &response("r3", &json!([output("m3", "b")])));
-    assert_eq!((two.placed, gateway.story(two.thread).as_str()), (Placed::Retried, "a | b"));
+    assert_eq!((two.placed, gateway.story(two.thread).as_str()), (PlacementKind::Retried, "a | b"));
 }
 
 #[test]
@@ -811,8 +830,8 @@ fn a_summary_that_is_asked_for_again_is_another_one() {
     let asking = messages("s", &[user("a"), said("b"), user(prompt)]);
     for _ in 0..3 {
         let refused = gateway.ask(MESSAGES, &headers, &asking);
-        assert_eq!((refused.session, refused.placed), (one.session, Placed::Forked));
-        gateway.end(refused, MESSAGES, None, Ending::Refused);
+        assert_eq!((refused.session, refused.placed), (one.session, PlacementKind::Forked));
+        gateway.end(refused, MESSAGES, None, ExchangeOutcome::Refused);
     }
     assert_eq!(gateway.sessions()[0].head, Some(one.thread));
 }
@@ -823,11 +842,11 @@ fn examples_that_a_script_brings_along_are_no_answers() {
     let prompt = |asks: &str| chat(&[user("2+2?"), said("4"), user("3+3?"), said("6"), user(asks)]);
     for asks in ["5+5?", "5+5?", "6+6?"] {
         let run = gateway.call(CHAT, NOBODY, &prompt(asks), &chat_answer("1", "ten"));
-        assert_eq!(run.placed, Placed::Began, "{asks}");
+        assert_eq!(run.placed, PlacementKind::Began, "{asks}");
     }
     for id in ["x", "y"] {
         let run = gateway.call(CHAT, &[("x-session-id", id)], &prompt("5+5?"), &chat_answer("2", "ten"));
-        assert_eq!(run.placed, Placed::Began, "{id}");
+        assert_eq!(run.placed, PlacementKind::Began, "{id}");
     }
     assert_eq!(gateway.sessions().len(), 5);
 }
@@ -844,7 +863,7 @@ fn a_session_stands_where_its_client_went_on() {
     assert_eq!(gateway.sessions()[0].head, Some(other.thread));
     let back = chat(&[user("a"), said("b"), user("c"), said("d"), user("g")]);
     let back = gateway.call(CHAT, &headers, &back, &chat_answer("4", "h"));
-    assert_eq!((back.placed, back.thread), (Placed::Continued, one.thread));
+    assert_eq!((back.placed, back.thread), (PlacementKind::Continued, one.thread));
     assert_eq!(gateway.sessions()[0].head, Some(one.thread));
 }
 
@@ -854,15 +873,15 @@ fn nobody_continues_somebody_elses_session() {
     let headers = [("x-session-id", "s")];
     let one = gateway.ask_as("ann", CHAT, &headers, &chat(&[user("a")]));
     let anns = one.session;
-    gateway.end(one, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
+    gateway.end(one, CHAT, Some(&chat_answer("1", "b")), ExchangeOutcome::Complete);
     let history = chat(&[user("a"), said("b"), user("c")]);
     for (who, headers) in [("bob", NOBODY), ("eve", &headers)] {
         let two = gateway.ask_as(who, CHAT, headers, &history);
         assert_ne!(two.session, anns);
-        assert_eq!(two.placed, Placed::Began);
+        assert_eq!(two.placed, PlacementKind::Began);
     }
     let named = json!({"model": "gpt-5", "previous_response_id": "1", "input": "x"});
-    assert_eq!(gateway.ask_as("bob", RESPONSES, NOBODY, &named).placed, Placed::Began);
+    assert_eq!(gateway.ask_as("bob", RESPONSES, NOBODY, &named).placed, PlacementKind::Began);
 }
 
 #[test]
@@ -876,14 +895,14 @@ fn an_answer_that_its_client_tells_in_other_words_parts_no_session() {
     let one = gateway.call(CHAT, NOBODY, &chat(&[user("a")]), &answer);
     let next = [user("a"), told.clone(), user("Observation: nothing")];
     let two = gateway.call(CHAT, NOBODY, &chat(&next), &chat_answer("2", "There is nothing at all."));
-    assert_eq!((two.placed, two.session), (Placed::Forked, one.session));
+    assert_eq!((two.placed, two.session), (PlacementKind::Forked, one.session));
     // Whoever asks the same again is in the same session, and so is whoever goes on, also after a restart.
     let again = gateway.call(CHAT, NOBODY, &chat(&next), &chat_answer("3", "There is nothing at all."));
     assert_eq!(again.session, one.session);
     let mut gateway = gateway.restarted();
     let more = [&next[..], &[said("Final: there is nothing at all."), user("Sure?")]].concat();
     let three = gateway.call(CHAT, NOBODY, &chat(&more), &chat_answer("4", "Yes."));
-    assert_eq!((three.placed, three.session), (Placed::Forked, one.session));
+    assert_eq!((three.placed, three.session), (PlacementKind::Forked, one.session));
     assert_eq!(
         gateway.story(three.thread),
         "a | Calling tools:\n[{'id': 'call_abc123', 'function': {'name': 'run'}}] | \
@@ -898,13 +917,13 @@ fn a_history_with_another_answer_to_the_same_prompt_is_a_session_of_its_own() {
     let one = gateway.call(CHAT, NOBODY, &chat(&[user("hi")]), &chat_answer("1", "Hello, what can I do?"));
     let other = chat(&[user("hi"), said("Hey there, it is a fine day."), user("Mend the roof.")]);
     let other = gateway.call(CHAT, NOBODY, &other, &chat_answer("2", "Done."));
-    assert_eq!(other.placed, Placed::Began);
+    assert_eq!(other.placed, PlacementKind::Began);
     assert_ne!(other.session, one.session);
     // Nor is it one that has gone on already.
     let gone = chat(&[user("hi"), said("Hello, what can I do?"), user("Nothing.")]);
     gateway.call(CHAT, NOBODY, &gone, &chat_answer("3", "Fine."));
     let told = chat(&[user("hi"), said("It said: Hello, what can I do?"), user("Sing.")]);
-    assert_eq!(gateway.call(CHAT, NOBODY, &told, &chat_answer("4", "La.")).placed, Placed::Began);
+    assert_eq!(gateway.call(CHAT, NOBODY, &told, &chat_answer("4", "La.")).placed, PlacementKind::Began);
 }
 
 #[test]
@@ -918,11 +937,11 @@ fn a_message_that_moves_parts_no_session() {
         let done = [user("Change x."), said("x is changed.")];
         let next = chat(&[&done[..], &[files.clone(), ok.clone(), user("And again.")]].concat());
         let two = gateway.call(CHAT, NOBODY, &next, &chat_answer("2", "Again."));
-        assert_eq!((two.placed, two.session), (Placed::Forked, one.session), "{edited}");
+        assert_eq!((two.placed, two.session), (PlacementKind::Forked, one.session), "{edited}");
         let done = [&done[..], &[user("And again."), said("Again.")]].concat();
         let last = chat(&[&done[..], &[files, ok.clone(), user("Good.")]].concat());
         let three = gateway.call(CHAT, NOBODY, &last, &chat_answer("3", "Yes."));
-        assert_eq!((three.placed, three.session), (Placed::Forked, one.session), "{edited}");
+        assert_eq!((three.placed, three.session), (PlacementKind::Forked, one.session), "{edited}");
         assert_eq!(gateway.sessions().len(), 1, "{edited}");
     }
     // Where nothing moved, the same answer is no reason.
@@ -930,7 +949,7 @@ fn a_message_that_moves_parts_no_session() {
     let first = chat(&[files.clone(), ok.clone(), user("Change x.")]);
     gateway.call(CHAT, NOBODY, &first, &chat_answer("1", "x is changed."));
     let other = chat(&[user("Change x."), said("x is changed."), user("Thanks.")]);
-    assert_eq!(gateway.call(CHAT, NOBODY, &other, &chat_answer("2", "!")).placed, Placed::Began);
+    assert_eq!(gateway.call(CHAT, NOBODY, &other, &chat_answer("2", "!")).placed, PlacementKind::Began);
 }
 
 #[test]
@@ -940,13 +959,13 @@ fn a_session_that_its_user_names_holds_everything_under_that_name() {
     let one = gateway.call(CHAT, &named("mine"), &chat(&[user("a")]), &chat_answer("1", "b"));
     let parts = chat(&[user("a"), said("other"), user("c")]);
     let parts = gateway.call(CHAT, &named("mine"), &parts, &chat_answer("2", "d"));
-    assert_eq!((parts.placed, parts.session), (Placed::Forked, one.session));
+    assert_eq!((parts.placed, parts.session), (PlacementKind::Forked, one.session));
     let apart = gateway.call(CHAT, &named("mine"), &chat(&[user("x")]), &chat_answer("3", "y"));
     assert_eq!(apart.session, one.session);
     let mut gateway = gateway.restarted();
     let on = chat(&[user("x"), said("y"), user("z")]);
     let on = gateway.call(CHAT, &named("mine"), &on, &chat_answer("4", "!"));
-    assert_eq!((on.placed, on.thread), (Placed::Continued, apart.thread));
+    assert_eq!((on.placed, on.thread), (PlacementKind::Continued, apart.thread));
     // The same name, whatever ids the client itself sends.
     let both = [("x-claude-code-session-id", "s1"), ("x-epitome-session", "mine")];
     let text = json!([{"type": "text", "text": "b"}]);
@@ -956,7 +975,7 @@ fn a_session_that_its_user_names_holds_everything_under_that_name() {
     let other = gateway.call(CHAT, &named("other"), &chat(&[user("x")]), &chat_answer("6", "y"));
     assert_ne!(other.session, one.session);
     let eve = gateway.ask_as("eve", CHAT, &named("mine"), &chat(&[user("a"), said("b"), user("c")]));
-    assert_eq!(eve.placed, Placed::Began);
+    assert_eq!(eve.placed, PlacementKind::Began);
     assert_ne!(eve.session, one.session);
 }
 
@@ -967,13 +986,13 @@ fn nobody_continues_somebody_elses_session_by_telling_its_answers() {
     let first = chat(&[files.clone(), ok.clone(), user("Change x.")]);
     let one = gateway.ask_as("ann", CHAT, NOBODY, &first);
     let anns = one.session;
-    gateway.end(one, CHAT, Some(&chat_answer("1", "The file x is changed.")), Ending::Complete);
+    gateway.end(one, CHAT, Some(&chat_answer("1", "The file x is changed.")), ExchangeOutcome::Complete);
     let told = said("It said: The file x is changed.");
     let moved = [user("Change x."), said("The file x is changed."), files.clone(), ok.clone(), user("More.")];
     for history in [&[files, ok, user("Change x."), told, user("More.")][..], &moved] {
         let bobs = gateway.ask_as("bob", CHAT, NOBODY, &chat(history));
-        assert_eq!(bobs.placed, Placed::Began);
+        assert_eq!(bobs.placed, PlacementKind::Began);
         assert_ne!(bobs.session, anns);
-        gateway.end(bobs, CHAT, Some(&chat_answer("2", "No.")), Ending::Complete);
+        gateway.end(bobs, CHAT, Some(&chat_answer("2", "No.")), ExchangeOutcome::Complete);
     }
 }

@@ -8,19 +8,19 @@ use epitome::{
     core::{
         Tokens,
         budget::Budget,
-        context::{Body, Names},
-        cost::{Extension, Prompt, extends},
+        context::{EventNaming, SegmentBody},
+        cost::{Prompt, RequestExtension, extends},
+        model_view::{EpochCause, ModelView},
         policy::Policy,
-        profile::Thresholds,
-        project::Line,
+        profile::CompactionThresholds,
+        projection::EventLine,
         seq_set::SeqSet,
-        view::{Cause, View},
     },
-    margin::{Basis, Margin},
-    rehearse::{Call, Rehearsal, Rehearsed, Script, next_request},
+    simulate::{MeteredThread, SimulationCall, SimulationResult, SimulationSettings, next_request},
+    token_margin::{MarginBasis, TokenMargin},
     wire::{
         Format,
-        legality::{Rule, Rules, check},
+        legality::{ProviderRule, ProviderRules, check},
         render::RenderOptions,
     },
 };
@@ -28,28 +28,42 @@ use proptest::prelude::*;
 
 use crate::histories::{self, history};
 
-fn rehearsal(policy: &Policy, ceiling: Tokens, format: Format, rules: Rules) -> Rehearsal {
-    let thresholds = Thresholds::default();
+fn rehearsal(policy: &Policy, ceiling: Tokens, format: Format, rules: ProviderRules) -> SimulationSettings {
+    let thresholds = CompactionThresholds::default();
     let of = |share: epitome::core::profile::Share| share.of(ceiling);
-    let budget =
-        Budget::new(ceiling).act(of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
-    Rehearsal::new(policy, budget, format, RenderOptions { rules, ..RenderOptions::of(format) }, None)
+    let budget = Budget::new(ceiling).with_thresholds(
+        of(thresholds.target),
+        of(thresholds.trigger),
+        of(thresholds.force),
+    );
+    SimulationSettings::new(
+        policy,
+        budget,
+        format,
+        RenderOptions { rules, ..RenderOptions::of(format) },
+        None,
+    )
 }
 
-fn script(line: Line) -> Script {
+fn script(line: EventLine) -> MeteredThread {
     let meter = Arc::clone(histories::context(&[]).meter());
-    Script::new(line, meter, Names::Messages)
+    MeteredThread::new(line, meter, EventNaming::Messages)
 }
 
 /// Checks what holds for every call; gives the requests.
-fn play(rehearsal: &Rehearsal, script: &Script, format: Format, ceiling: Tokens) -> Vec<String> {
+fn play(
+    rehearsal: &SimulationSettings,
+    script: &MeteredThread,
+    format: Format,
+    ceiling: Tokens,
+) -> Vec<String> {
     let mut bodies: Vec<String> = Vec::new();
     let mut before: Option<Prompt> = None;
     let view = rehearsal.run(script, |call| match call {
         Ok(call) => {
             check_one(&call, rehearsal, format, ceiling);
             if let Some(before) = &before
-                && let Extension::Differs { at, .. } = extends(before, call.prompt)
+                && let RequestExtension::Differs { at, .. } = extends(before, call.prompt)
             {
                 let cause = call.prepared.cause.as_ref();
                 let last = bodies.last().map_or("", String::as_str);
@@ -58,7 +72,9 @@ fn play(rehearsal: &Rehearsal, script: &Script, format: Format, ceiling: Tokens)
                 let synthetic = |body: &str| made_up.iter().any(|words| body.contains(words));
                 let now = &call.rendered.body;
                 assert!(
-                    cause.is_some_and(|cause| *cause != Cause::Format) || synthetic(last) || synthetic(now),
+                    cause.is_some_and(|cause| *cause != EpochCause::Format)
+                        || synthetic(last)
+                        || synthetic(now),
                     "block {at} changed and nobody said so ({cause:?}):\n{last}\n{now}"
                 );
             }
@@ -70,19 +86,19 @@ fn play(rehearsal: &Rehearsal, script: &Script, format: Format, ceiling: Tokens)
             error => panic!("call {}: {error}", failed.number),
         },
     });
-    let restored = View::restore(
+    let restored = ModelView::restore(
         view.line(),
         view.passes().to_vec(),
         view.last().cloned(),
         Arc::clone(script.meter()),
         view.context().names(),
     );
-    let rendered = |view: &View| format.render(view.context(), rehearsal.options()).unwrap().body;
+    let rendered = |view: &ModelView| format.render(view.context(), rehearsal.options()).unwrap().body;
     assert_eq!(rendered(&restored), rendered(&view), "restored from its records");
     bodies
 }
 
-fn check_one(call: &Call<'_>, rehearsal: &Rehearsal, format: Format, ceiling: Tokens) {
+fn check_one(call: &SimulationCall<'_>, rehearsal: &SimulationSettings, format: Format, ceiling: Tokens) {
     let body = &call.rendered.body;
     let found: Vec<String> =
         check(format, body, &rehearsal.options().rules).iter().map(ToString::to_string).collect();
@@ -93,10 +109,10 @@ fn check_one(call: &Call<'_>, rehearsal: &Rehearsal, format: Format, ceiling: To
     // What is empty, or says something only to another provider, may be missing; what we say ourselves may not.
     for segment in call.view.context().segments() {
         let ours = match segment.body() {
-            Body::Summary(_) => {
+            SegmentBody::Summary(_) => {
                 segment.compaction().is_some_and(|made| !made.summary.text().trim().is_empty())
             }
-            body => matches!(body, Body::Note(_)),
+            body => matches!(body, SegmentBody::Note(_)),
         };
         let missing = segment.stands_for().without(&sent);
         assert!(!ours || missing.is_empty(), "{missing} of {segment:?} is not in\n{body}");
@@ -110,21 +126,21 @@ proptest! {
     fn every_call_under_every_policy_is_sound(steps in history(24), share in 20..100_u64) {
         let events = histories::events(&steps);
         let ceiling = Tokens(histories::context(&events).tokens().0 * share / 100);
-        let script = script(Line::new(events));
+        let script = script(EventLine::new(events));
         for policy in Policy::builtin() {
             for format in Format::ALL {
-                let rehearsal = rehearsal(policy, ceiling, format, Rules::of(format));
+                let rehearsal = rehearsal(policy, ceiling, format, ProviderRules::of(format));
                 let bodies = play(&rehearsal, &script, format, ceiling);
                 prop_assert_eq!(play(&rehearsal, &script, format, ceiling), bodies, "the same twice");
             }
-            let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking).with(Rule::PrefillRefused);
+            let rules = ProviderRules::of(Format::Anthropic).with(ProviderRule::PreservedThinking).with(ProviderRule::PrefillRefused);
             play(&rehearsal(policy, ceiling, Format::Anthropic, rules), &script, Format::Anthropic, ceiling);
         }
     }
 }
 
 /// A session of 40 steps that begins with a rule, each with an output of its own or all with the same.
-fn long_script(outputs_differ: bool) -> Script {
+fn long_script(outputs_differ: bool) -> MeteredThread {
     let mut history =
         vec![r#"{"role":"user","content":"Never touch the lock file. Mend the parser."}"#.to_owned()];
     for step in 0..40 {
@@ -154,7 +170,7 @@ fn a_summary_that_a_policy_made_is_in_the_next_request() {
     for name in ["epitome", "retention", "lineage", "pivot", "tiered"] {
         let policy = Policy::named(name).unwrap();
         let format = Format::OpenaiChat;
-        let rehearsal = rehearsal(policy, Tokens(4_000), format, Rules::of(format));
+        let rehearsal = rehearsal(policy, Tokens(4_000), format, ProviderRules::of(format));
         let (mut compacted, mut newest) = (0, String::new());
         rehearsal.run(&script, |call| {
             let call = call.unwrap();
@@ -170,10 +186,10 @@ fn a_summary_that_a_policy_made_is_in_the_next_request() {
 }
 
 /// The next request of a policy, in a budget of this size.
-fn next(policy: &str, script: &Script, ceiling: Tokens) -> Result<Rehearsed, CompactError> {
+fn next(policy: &str, script: &MeteredThread, ceiling: Tokens) -> Result<SimulationResult, CompactError> {
     let format = Format::OpenaiChat;
-    let rehearsal = rehearsal(Policy::named(policy).unwrap(), ceiling, format, Rules::of(format));
-    let margin = Margin { tokens: Tokens(0), limit: ceiling, basis: Basis::Exact };
+    let rehearsal = rehearsal(Policy::named(policy).unwrap(), ceiling, format, ProviderRules::of(format));
+    let margin = TokenMargin { tokens: Tokens(0), limit: ceiling, basis: MarginBasis::Exact };
     next_request(&rehearsal, script, margin)
 }
 
@@ -204,7 +220,7 @@ proptest! {
         let events = histories::events(&steps);
         let whole = histories::context(&events);
         let ceiling = Tokens(whole.tokens().0 * share / 100);
-        match next("epitome", &script(Line::new(events)), ceiling) {
+        match next("epitome", &script(EventLine::new(events)), ceiling) {
             Ok(made) => {
                 let report = made.compacted.report;
                 prop_assert!(report.after.tokens <= ceiling);
@@ -212,7 +228,7 @@ proptest! {
                 if whole.tokens() <= ceiling && report.steps.is_empty() {
                     prop_assert_eq!(report.after.tokens, whole.tokens());
                 }
-                let found = check(Format::OpenaiChat, &made.compacted.rendered.body, &Rules::of(Format::OpenaiChat));
+                let found = check(Format::OpenaiChat, &made.compacted.rendered.body, &ProviderRules::of(Format::OpenaiChat));
                 prop_assert!(found.is_empty(), "{found:#?}");
             }
             Err(CompactError::Refused(_) | CompactError::Thinking(_)) => {}

@@ -4,17 +4,19 @@ use std::{fmt::Write as _, sync::Arc};
 
 use epitome::{
     core::{
-        Fact, Logged, Part, Tokens,
+        ContentPart, Fact, LoggedEvent, Tokens,
         budget::Budget,
-        context::{Context, Edit, Fidelity, Names},
-        event::{Compaction, Summary, Trigger},
+        context::{Context, EventNaming, Fidelity, SegmentEdit},
+        event::{Compaction, CompactionTrigger, Summary},
         policy::Policy,
-        project::{Line, project},
+        projection::{EventLine, project},
         seq_set::SeqSet,
-        summary::{Brief, Caps, summarise},
+        summary::{SectionCaps, StructuredSummary, summarise},
     },
-    rehearse::{Rehearsal, Script},
-    replay::retention::{Drift, HORIZON, Held, Kind, Needs, Retention},
+    replay::retention::{
+        FactRetention, HORIZON_ANSWERS, NeededFactKind, NeededFacts, RetentionDrift, RetentionForm,
+    },
+    simulate::{MeteredThread, SimulationSettings},
     wire::{Format, render::RenderOptions},
 };
 use proptest::prelude::*;
@@ -39,19 +41,19 @@ assistant: Since the frobnicator refused to start I look at parseHeaderLine agai
 "#;
 
 /// What stood before the last answer, as a request that shows everything, and that answer's call.
-fn before_last_answer(log: &str) -> (Needs, Context, u64) {
+fn before_last_answer(log: &str) -> (NeededFacts, Context, u64) {
     let events = read(log);
-    let is_answer = |event: &Arc<Logged>| matches!(event.event.fact, Fact::AssistantSaid { .. });
+    let is_answer = |event: &Arc<LoggedEvent>| matches!(event.event.fact, Fact::AssistantSaid { .. });
     let last = events.iter().rposition(is_answer).unwrap();
     let call = events[..last].iter().filter(|event| is_answer(event)).count() as u64;
-    let context = project(&Line::new(events[..last].iter().cloned()), meter(), Names::Messages);
-    (Needs::of(&Line::new(events)), context, call)
+    let context = project(&EventLine::new(events[..last].iter().cloned()), meter(), EventNaming::Messages);
+    (NeededFacts::of(&EventLine::new(events)), context, call)
 }
 
-fn show(retention: &Retention) -> String {
+fn show(retention: &FactRetention) -> String {
     let mut words: Vec<String> = Vec::new();
-    for kind in Kind::ALL {
-        for held in Held::ALL {
+    for kind in NeededFactKind::ALL {
+        for held in RetentionForm::ALL {
             match retention.count(kind, held) {
                 0 => {}
                 1 => words.push(format!("{} {}", kind.name(), held.name())),
@@ -74,13 +76,13 @@ fn replace(context: Context, at: usize, text: &str, fidelity: Fidelity) -> Conte
     context.edit("test", |index, segment| {
         let results = segment.call().is_some() && index >= 1;
         let place = (index - usize::from(index > 0)) / 2;
-        if results && place == at { Edit::line(text.to_owned(), fidelity) } else { Edit::Keep }
+        if results && place == at { SegmentEdit::line(text.to_owned(), fidelity) } else { SegmentEdit::Keep }
     })
 }
 
 fn fold(context: Context, words: &str) -> Context {
     let all = 0..context.segments().len();
-    context.retell("test", &[all], |_| words.to_owned())
+    context.force_fold("test", &[all], |_| words.to_owned())
 }
 
 #[test]
@@ -103,41 +105,45 @@ fn what_a_note_tells_is_in_a_summary_and_what_it_leads_to_has_a_handle() {
     let lost =
         "file lost, error lost, value lost, constraint lost, failed_approach lost, read_again lost, user 0/1";
     check(EVERY_KIND, |context| fold(context, "[gone]"), lost);
-    check(EVERY_KIND, |context| context.edit("test", |_, _| Edit::Drop), lost);
+    check(EVERY_KIND, |context| context.edit("test", |_, _| SegmentEdit::Drop), lost);
 }
 
 /// What a session needs is told by a summary in its own words, by its lists of names, or by both.
 #[test]
 fn a_name_that_only_a_list_of_a_summary_holds_is_told_apart() {
     let events = read(EVERY_KIND);
-    let is_answer = |event: &Arc<Logged>| matches!(event.event.fact, Fact::AssistantSaid { .. });
+    let is_answer = |event: &Arc<LoggedEvent>| matches!(event.event.fact, Fact::AssistantSaid { .. });
     let last = events.iter().rposition(is_answer).unwrap();
-    let needs = Needs::of(&Line::new(events.iter().cloned()));
+    let needs = NeededFacts::of(&EventLine::new(events.iter().cloned()));
     let through = events[last - 1].id.seq;
-    let shown = |change: fn(&mut Brief)| {
-        let caps = Caps { index: 10_000, ..Caps::default() };
+    let shown = |change: fn(&mut StructuredSummary)| {
+        let caps = SectionCaps { index: 10_000, ..SectionCaps::default() };
         let mut brief = summarise(&events[..last], None, &caps);
         change(&mut brief);
         let covered = SeqSet::run(events[0].id.seq, through);
-        let text = brief.render(&covered, Tokens::MAX, &meter(), Names::Messages);
+        let text = brief.render(&covered, Tokens::MAX, &meter(), EventNaming::Messages);
         let compaction = Compaction {
             summary: Summary::Structured { text, brief: Box::new(brief) },
             through,
             first_kept: None,
             tokens_before: None,
             tokens_after: None,
-            trigger: Trigger::Threshold,
+            trigger: CompactionTrigger::Threshold,
         };
         let made = logged(through.0 + 1, Fact::Compacted(compaction));
-        let line = Line::new(events[..last].iter().cloned().chain([made]));
-        let context = project(&line, meter(), Names::Messages);
+        let line = EventLine::new(events[..last].iter().cloned().chain([made]));
+        let context = project(&line, meter(), EventNaming::Messages);
         let held = needs.scorer().score(2, &context);
-        (held.count(Kind::Value, Held::NameOnly), held.count(Kind::Value, Held::Summary), held.in_request())
+        (
+            held.count(NeededFactKind::Value, RetentionForm::NameOnly),
+            held.count(NeededFactKind::Value, RetentionForm::Summary),
+            held.in_request(),
+        )
     };
     // The value stood in a result, of which the index tells; what is kept counts it.
     assert_eq!(shown(|_| {}), (1, 0, Some(1.0)));
     assert_eq!(shown(|brief| brief.index.clear()), (0, 0, Some(5.0 / 6.0)));
-    let in_words = |brief: &mut Brief| brief.items[0].text.push_str(" parseHeaderLine is wrong.");
+    let in_words = |brief: &mut StructuredSummary| brief.items[0].text.push_str(" parseHeaderLine is wrong.");
     assert_eq!(shown(in_words), (0, 1, Some(1.0)), "where it stands in words too, these count");
 }
 
@@ -165,7 +171,7 @@ fn what_is_left_of_a_cut_result_is_verbatim_and_what_was_put_there_is_not() {
         let context = replace(context, 0, "says fieldNine", Fidelity::Cut);
         context.edit("test", |_, segment| {
             let newest = segment.is_user() && segment.turn() > 0;
-            if newest { Edit::Drop } else { Edit::Keep }
+            if newest { SegmentEdit::Drop } else { SegmentEdit::Keep }
         })
     };
     check(foreign, elsewhere, "value summary, user 1/2");
@@ -174,20 +180,20 @@ fn what_is_left_of_a_cut_result_is_verbatim_and_what_was_put_there_is_not() {
 #[test]
 fn a_value_is_needed_until_the_model_first_writes_it_and_for_so_many_calls_before() {
     let mut log = "user: Mend retryBudget please.\n".to_owned();
-    for _ in 0..HORIZON + 4 {
+    for _ in 0..HORIZON_ANSWERS + 4 {
         log.push_str("assistant: Hm.\nuser: Go on.\n");
     }
     log.push_str("assistant: Now retryBudget.\nuser: Go on.\nassistant: And retryBudget again.\n");
-    let needs = Needs::of(&Line::new(read(&log)));
-    let needed: Vec<u64> = (0..HORIZON + 10).filter(|call| needs.at(*call) > 0).collect();
-    assert_eq!(needed, (5..=HORIZON + 4).collect::<Vec<_>>());
-    assert_eq!(needs.names(5).collect::<Vec<_>>(), [(Kind::Value, "retryBudget")]);
+    let needs = NeededFacts::of(&EventLine::new(read(&log)));
+    let needed: Vec<u64> = (0..HORIZON_ANSWERS + 10).filter(|call| needs.at(*call) > 0).collect();
+    assert_eq!(needed, (5..=HORIZON_ANSWERS + 4).collect::<Vec<_>>());
+    assert_eq!(needs.names(5).collect::<Vec<_>>(), [(NeededFactKind::Value, "retryBudget")]);
 }
 
 #[test]
 fn what_the_model_knew_or_made_up_is_no_value() {
     let none = |log: &str| {
-        let needs = Needs::of(&Line::new(read(log)));
+        let needs = NeededFacts::of(&EventLine::new(read(log)));
         let all: Vec<_> = (0..9).flat_map(|call| needs.names(call)).collect();
         assert_eq!(all, [], "{log}");
     };
@@ -203,9 +209,9 @@ fn what_the_model_knew_or_made_up_is_no_value() {
 
 #[test]
 fn what_is_fetched_again_after_a_change_is_not_read_again() {
-    let kinds = |log: &str| -> Vec<Kind> {
-        let needs = Needs::of(&Line::new(read(log)));
-        needs.names(2).map(|(kind, _)| kind).filter(|kind| *kind != Kind::File).collect()
+    let kinds = |log: &str| -> Vec<NeededFactKind> {
+        let needs = NeededFacts::of(&EventLine::new(read(log)));
+        needs.names(2).map(|(kind, _)| kind).filter(|kind| *kind != NeededFactKind::File).collect()
     };
     let twice = |between: &str| {
         format!(
@@ -214,7 +220,7 @@ fn what_is_fetched_again_after_a_change_is_not_read_again() {
              assistant: Three.\n  call read_file {{\"path\": \"src/a.rs\"}}\n  -> text\n"
         )
     };
-    assert_eq!(kinds(&twice(r#"call bash {"command": "make all"}"#)), [Kind::ReadAgain]);
+    assert_eq!(kinds(&twice(r#"call bash {"command": "make all"}"#)), [NeededFactKind::ReadAgain]);
     assert_eq!(kinds(&twice(r#"call write_file {"path": "src/a.rs", "content": "new"}"#)), []);
 }
 
@@ -224,15 +230,15 @@ fn every_demand_is_needed_however_many_there_are() {
     for number in 0..60 {
         let _ = writeln!(log, "user: Never touch the folder of team {number}.\nassistant: Fine.");
     }
-    let needs = Needs::of(&Line::new(read(&log)));
+    let needs = NeededFacts::of(&EventLine::new(read(&log)));
     assert_eq!((needs.at(0), needs.at(30), needs.at(59)), (1, 31, 60));
 }
 
 #[test]
 fn an_empty_session_needs_nothing_and_unknown_calls_neither() {
-    let needs = Needs::of(&Line::default());
+    let needs = NeededFacts::of(&EventLine::default());
     assert_eq!((needs.at(0), needs.at(u64::MAX)), (0, 0));
-    let retention = needs.scorer().score(7, &project(&Line::default(), meter(), Names::Messages));
+    let retention = needs.scorer().score(7, &project(&EventLine::default(), meter(), EventNaming::Messages));
     assert_eq!((retention.total(), retention.in_request(), retention.reachable()), (0, None, None));
 }
 
@@ -243,9 +249,9 @@ fn retention_adds_up_and_is_written_by_kind_and_way() {
     let lost = needs.scorer().score(call, &fold(context, "[gone]"));
     let mut sum = whole;
     sum += lost;
-    assert_eq!((sum.total(), sum.of(Held::Lost), sum.in_request()), (12, 6, Some(0.5)));
+    assert_eq!((sum.total(), sum.of(RetentionForm::Lost), sum.in_request()), (12, 6, Some(0.5)));
     insta::assert_snapshot!(serde_json::to_string(&sum).unwrap(), @r#"{"file":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"error":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"value":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"constraint":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"failed_approach":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"read_again":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"user_messages":{"kept":1,"all":2}}"#);
-    let mut drift = Drift::default();
+    let mut drift = RetentionDrift::default();
     drift.add(0, whole);
     drift.add(9, lost);
     assert_eq!(drift.steps().map(|step| step.total()), [6, 0, 0, 6]);
@@ -288,12 +294,12 @@ fn none() -> Policy {
 }
 
 /// Plays a session and shows each request with its call.
-fn play(line: Line, policy: &Policy, ceiling: Tokens, mut each: impl FnMut(u64, &Context)) {
+fn play(line: EventLine, policy: &Policy, ceiling: Tokens, mut each: impl FnMut(u64, &Context)) {
     let meter = Arc::clone(histories::context(&[]).meter());
-    let script = Script::new(line, meter, Names::Messages);
+    let script = MeteredThread::new(line, meter, EventNaming::Messages);
     let budget = Budget::new(ceiling);
     let format = Format::OpenaiChat;
-    let rehearsal = Rehearsal::new(policy, budget, format, RenderOptions::of(format), None);
+    let rehearsal = SimulationSettings::new(policy, budget, format, RenderOptions::of(format), None);
     rehearsal.run(&script, |call| {
         if let Ok(call) = call {
             each(call.number, call.view.context());
@@ -301,12 +307,12 @@ fn play(line: Line, policy: &Policy, ceiling: Tokens, mut each: impl FnMut(u64, 
     });
 }
 
-fn holds_all(needs: &Needs, line: Line) {
+fn holds_all(needs: &NeededFacts, line: EventLine) {
     let mut scorer = needs.scorer();
     play(line, &none(), Tokens(100_000_000), |call, context| {
         let held = scorer.score(call, context);
         assert_eq!(held.total(), needs.at(call) as u64);
-        assert_eq!(held.of(Held::Verbatim), held.total(), "call {call}: {}", show(&held));
+        assert_eq!(held.of(RetentionForm::Verbatim), held.total(), "call {call}: {}", show(&held));
         assert_eq!(held.user_messages.kept, held.user_messages.all);
     });
 }
@@ -316,17 +322,17 @@ proptest! {
 
     #[test]
     fn a_request_that_leaves_nothing_out_lacks_nothing(log in session(), steps in history(30)) {
-        let line = Line::new(read(&log));
-        holds_all(&Needs::of(&line), line);
+        let line = EventLine::new(read(&log));
+        holds_all(&NeededFacts::of(&line), line);
         let events = histories::events(&steps).into_iter();
-        let line = Line::new(events.filter(|event| !matches!(event.event.fact, Fact::Compacted(_))));
-        holds_all(&Needs::of(&line), line);
+        let line = EventLine::new(events.filter(|event| !matches!(event.event.fact, Fact::Compacted(_))));
+        holds_all(&NeededFacts::of(&line), line);
     }
 
     #[test]
     fn what_was_seen_before_makes_no_difference(log in session(), cutting in prop::collection::vec(cuts(), 1..6)) {
-        let line = Line::new(read(&log));
-        let needs = Needs::of(&line);
+        let line = EventLine::new(read(&log));
+        let needs = NeededFacts::of(&line);
         let mut scorer = needs.scorer();
         play(line.clone(), &none(), Tokens(100_000_000), |call, context| {
             let cuts: &Cuts = &cutting[usize::try_from(call).unwrap() / 3 % cutting.len()];
@@ -346,10 +352,11 @@ fn reasoning_is_no_source_and_no_use() {
     let log = "user: Hello.\nassistant: Hm.\n  thinking: retryBudget\nuser: And fieldNine.\nassistant: So.\n  \
                thinking: fieldNine\nuser: Well?\nassistant: retryBudget and fieldNine.";
     let (needs, context, call) = before_last_answer(log);
-    assert_eq!(needs.names(call).collect::<Vec<_>>(), [(Kind::Value, "fieldNine")]);
-    let thinks = |part: &Part| matches!(part, Part::Reasoning { .. });
+    assert_eq!(needs.names(call).collect::<Vec<_>>(), [(NeededFactKind::Value, "fieldNine")]);
+    let thinks = |part: &ContentPart| matches!(part, ContentPart::Reasoning { .. });
     assert!(context.segments().iter().any(|segment| match segment.body() {
-        epitome::core::context::Body::Answer { event, part } => thinks(&event.event.fact.parts()[*part]),
+        epitome::core::context::SegmentBody::Answer { event, part } =>
+            thinks(&event.event.fact.parts()[*part]),
         _ => false,
     }));
     assert_eq!(show(&needs.scorer().score(call, &context)), "value verbatim, user 3/3");

@@ -9,10 +9,10 @@ use std::{
 };
 
 use epitome::{
-    core::{Tokens, event::Time, policy::Policy, profile::Profiles, verify::Finish},
-    session::{Lifecycle, Session, SessionBuilder, ToolOutput, Warm},
-    store::records::{AttemptsOf, JobState},
-    summarise::{Draft, Summarize, Summarizing, SummaryRequest},
+    core::{Tokens, draft_gate::DraftFinish, event::Timestamp, policy::Policy, profile::Profiles},
+    session::{LifecycleEvent, Session, SessionBuilder, ToolOutput, WarmRequestMode},
+    store::records::{AttemptFilter, JobState},
+    summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };
 use serde_json::json;
@@ -30,10 +30,10 @@ impl Summarize for Repeats {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> SummaryFuture<'a> {
         Box::pin(async move {
             let text = self.0.to_owned();
-            Ok(Draft { text, finish: Finish::Complete, usage: None, model: None })
+            Ok(ModelDraft { text, finish: DraftFinish::Complete, usage: None, model: None })
         })
     }
 }
@@ -46,7 +46,7 @@ fn builder() -> SessionBuilder {
     Session::builder(Format::OpenaiChat, "a model nobody knows")
         .window(Tokens(8_000))
         .system("Count.")
-        .clock(move || Time(clock.fetch_add(1_000, Ordering::Relaxed)))
+        .clock(move || Timestamp(clock.fetch_add(1_000, Ordering::Relaxed)))
 }
 
 fn called(turn: usize) -> String {
@@ -97,7 +97,7 @@ async fn a_long_session_stays_inside_its_window_by_summaries_made_beside_it() {
     let mut adopted = 0;
     let mut told = Vec::new();
     while let Ok(happened) = events.try_recv() {
-        adopted += usize::from(matches!(&happened, Lifecycle::Adopted { by, .. } if by == "repeats"));
+        adopted += usize::from(matches!(&happened, LifecycleEvent::Adopted { by, .. } if by == "repeats"));
         told.push(happened.to_string());
     }
     assert!(adopted >= 3, "{told:#?}");
@@ -133,12 +133,12 @@ async fn callbacks_bracket_every_compaction_and_cannot_break_a_session() {
         .before_compaction(move |happened| {
             before.lock().unwrap().push("before");
             assert!(
-                matches!(happened, Lifecycle::Started { tokens_before, .. } if *tokens_before > Tokens(0))
+                matches!(happened, LifecycleEvent::Started { tokens_before, .. } if *tokens_before > Tokens(0))
             );
         })
         .after_compaction(move |happened| {
             after.lock().unwrap().push("after");
-            assert!(matches!(happened, Lifecycle::Failed { .. }), "a callback with a mistake");
+            assert!(matches!(happened, LifecycleEvent::Failed { .. }), "a callback with a mistake");
         })
         .begin()
         .await
@@ -148,7 +148,7 @@ async fn callbacks_bracket_every_compaction_and_cannot_break_a_session() {
     play(&session, 0..30).await;
     let mut adopted = 0;
     while let Ok(happened) = events.try_recv() {
-        adopted += usize::from(matches!(happened, Lifecycle::Adopted { .. }));
+        adopted += usize::from(matches!(happened, LifecycleEvent::Adopted { .. }));
     }
     let heard = heard.lock().unwrap();
     assert!(adopted > 1);
@@ -163,7 +163,7 @@ async fn what_a_person_asks_for_is_written_by_the_careful_summariser() {
     play(&session, 0..8).await;
     session.compact(Some("the largest files")).await.unwrap();
     play(&session, 8..40).await;
-    let by = |name: &str| session.store().attempts(AttemptsOf::All, Some(name), 100).unwrap().len();
+    let by = |name: &str| session.store().attempts(AttemptFilter::All, Some(name), 100).unwrap().len();
     assert_eq!(by("careful"), 1);
     assert!(by("repeats") >= 1);
 }
@@ -181,7 +181,7 @@ impl Summarize for Careful {
         self.0.window()
     }
 
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
         self.0.summarize(request)
     }
 }
@@ -220,10 +220,10 @@ impl Summarize for Continues {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
         self.0.lock().unwrap().push(request.warm.clone());
         Box::pin(async {
-            Ok(Draft { text: GOOD.to_owned(), finish: Finish::Complete, usage: None, model: None })
+            Ok(ModelDraft { text: GOOD.to_owned(), finish: DraftFinish::Complete, usage: None, model: None })
         })
     }
 }
@@ -239,10 +239,10 @@ async fn a_summary_continues_the_sessions_own_request_where_that_is_cheaper() {
             .window(Tokens(8_000))
             .policy(Policy::named("tiered").unwrap())
             .system("Count.")
-            .clock(move || Time(clock.fetch_add(1_000, Ordering::Relaxed)))
+            .clock(move || Timestamp(clock.fetch_add(1_000, Ordering::Relaxed)))
             .summariser(summariser.clone())
             .summariser_prices(prices)
-            .warm(Warm::IfCheaper)
+            .warm(WarmRequestMode::IfCheaper)
             .begin()
             .await
             .unwrap();

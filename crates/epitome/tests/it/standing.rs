@@ -7,11 +7,11 @@ use epitome::{
     compact_request,
     core::{Tokens, policy::Policy},
     session::verify_call,
-    store::{Options, Sqlite},
-    summarise::{Summarize, Summarizing, SummaryRequest},
+    store::{SqliteOptions, SqliteStore},
+    summarise::{Summarize, SummaryFuture, SummaryRequest},
     wire::{
         Format,
-        legality::{self, Rules},
+        legality::{self, ProviderRules},
     },
 };
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ impl Task {
         let (format, body) = (self.agent.format, self.agent.body());
         let (ticket, outgoing) = self.gateway.forward(format, &body);
         let woven = sent(&outgoing, &body);
-        let found = legality::check(format, &woven, &Rules::of(format));
+        let found = legality::check(format, &woven, &ProviderRules::of(format));
         assert!(found.is_empty(), "{found:?}\n{woven}");
         self.epochs = outgoing.done.epoch;
         let (thread, call) = outgoing.done.call.unwrap();
@@ -248,7 +248,7 @@ impl Summarize for Faithful {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> SummaryFuture<'a> {
         Box::pin(async { Ok(agent::good()) })
     }
 }
@@ -259,7 +259,7 @@ async fn a_session_of_the_library_keeps_it_whoever_summarises_and_when_it_is_reo
     let said = format!("{project}\n{SURROUNDINGS}\n{}", agent::TASK);
     for by_model in [false, true] {
         let hands = Hands::default();
-        let store = Arc::new(Sqlite::temporary(Options::default()).unwrap());
+        let store = Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap());
         let builder = || {
             let builder = agent::builder(&hands).policy(&agent::summaries_only()).store(Arc::clone(&store));
             if by_model { builder.summariser(Faithful) } else { builder }

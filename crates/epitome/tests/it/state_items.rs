@@ -16,16 +16,16 @@ use std::{
 use epitome::{
     compact::numbered,
     core::{
-        EventId, Logged, Seq, ThreadId, Tokens,
-        chain::{Digest, Link},
-        context::Body,
+        EventId, LoggedEvent, Seq, ThreadId, Tokens,
+        context::SegmentBody,
+        hash_chain::{ChainLink, Digest},
         policy::Policy,
         profile::Profiles,
-        project::Line,
-        summary::Section,
+        projection::EventLine,
+        summary::SummarySection,
     },
-    plan::{Asked, Plan},
-    wire::transcripts::{Limits, read},
+    request_plan::{RequestPlan, RequestSettings},
+    wire::transcripts::{TranscriptLimits, read},
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,14 +51,14 @@ const PRECISION: f64 = 0.95;
 const LABELLED: f64 = 0.9;
 
 /// Sections that say how things stand.
-const STATE: [Section; 7] = [
-    Section::Pins,
-    Section::Constraints,
-    Section::CurrentTask,
-    Section::KeyDecisions,
-    Section::FailedApproaches,
-    Section::Errors,
-    Section::NextSteps,
+const STATE: [SummarySection; 7] = [
+    SummarySection::Pins,
+    SummarySection::Constraints,
+    SummarySection::CurrentTask,
+    SummarySection::KeyDecisions,
+    SummarySection::FailedApproaches,
+    SummarySection::Errors,
+    SummarySection::NextSteps,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -83,7 +83,7 @@ struct ItemLabels {
 struct Continuation {
     /// The folder, the beginning of the file's digest, the session's place in the file, and the number of events.
     name: String,
-    events: Vec<Arc<Logged>>,
+    events: Vec<Arc<LoggedEvent>>,
 }
 
 /// One line of state.
@@ -116,7 +116,7 @@ fn continuations(data: &Path) -> Vec<Continuation> {
         paths.sort_by_key(|path| digest(&path.file_name().unwrap().to_string_lossy()));
         let taken = paths.iter().filter_map(|path| {
             let file = path.file_name().unwrap().to_string_lossy().into_owned();
-            let reading = read(&file, &fs::read(path).unwrap(), &Limits::default()).ok()?;
+            let reading = read(&file, &fs::read(path).unwrap(), &TranscriptLimits::default()).ok()?;
             let threads =
                 reading.sessions.into_iter().filter_map(|session| session.threads.into_iter().next());
             let long: Vec<_> = threads.filter(|thread| thread.events.len() >= 12).take(sessions).collect();
@@ -127,8 +127,8 @@ fn continuations(data: &Path) -> Vec<Continuation> {
                 let file = digest(&file);
                 let id = |seq| EventId { thread: ThreadId::derived(&[folder, &file]), seq: Seq(seq) };
                 let events = (1..).zip(thread.events);
-                let events: Vec<Arc<Logged>> = events
-                    .map(|(seq, event)| Arc::new(Logged { id: id(seq), event, link: Link::ROOT }))
+                let events: Vec<Arc<LoggedEvent>> = events
+                    .map(|(seq, event)| Arc::new(LoggedEvent { id: id(seq), event, link: ChainLink::ROOT }))
                     .collect();
                 let spread = usize::from_str_radix(&file[..4], 16).unwrap() % 46;
                 for length in [events.len() * (35 + spread) / 100, events.len()] {
@@ -144,20 +144,20 @@ fn continuations(data: &Path) -> Vec<Continuation> {
 /// The summary that stands at the head of a continuation with less than half the room that the session takes; none if all of it
 /// fits, or if hardly more than its instructions does.
 fn summary(continuation: &Continuation) -> Option<(String, String)> {
-    let line = Line::new(continuation.events.iter().cloned());
-    let asked = Asked { model: None, format: None };
-    let plan = Plan::new(line, None, &asked, &Profiles::builtin()).unwrap();
+    let line = EventLine::new(continuation.events.iter().cloned());
+    let asked = RequestSettings { model: None, format: None };
+    let plan = RequestPlan::new(line, None, &asked, &Profiles::builtin()).unwrap();
     let names = numbered(&plan.line);
     let whole = plan.context(names).tokens();
     let policy = Policy::named("epitome").unwrap();
     // Where instructions take most of it, the next larger room is tried.
     [45, 60, 75, 90].into_iter().find_map(|share| {
         let room = Tokens((whole.0 * share / 100).clamp(2_500, 60_000));
-        let (budget, margin) = plan.trust.within(room);
-        let made = plan.rehearse(policy, names, &budget, margin, None).ok()?;
+        let (budget, margin) = plan.trust.budget_within(room);
+        let made = plan.simulate(policy, names, &budget, margin, None).ok()?;
         let segments = made.compacted.context.segments();
         let text = segments.iter().find_map(|segment| match segment.body() {
-            Body::Summary(_) => segment.compaction().map(|made| made.summary.text().to_owned()),
+            SegmentBody::Summary(_) => segment.compaction().map(|made| made.summary.text().to_owned()),
             _ => None,
         });
         Some((text?, made.compacted.rendered.body))

@@ -12,7 +12,8 @@ use std::{
 use epitome::{
     core::{Tokens, event::Usage},
     summarise::{
-        Draft, Finish, Key, Remote, Retries, Summarize, SummarizeError, SummaryRequest, Timeouts, Waited,
+        ApiKey, DraftFinish, ModelDraft, RemoteSummariser, RetryLimits, ServerTimeouts, Summarize,
+        SummarizeError, SummaryRequest, TimeoutStep,
     },
     wire::Format,
 };
@@ -28,7 +29,7 @@ use crate::scripted::{Behaviour, Scripted};
 const CANARY: &str = "sk-canary-4f1d9c";
 
 /// Twice more, at once.
-const TWICE_MORE: Retries = Retries {
+const TWICE_MORE: RetryLimits = RetryLimits {
     attempts: 3,
     first: Duration::from_millis(2),
     longest: Duration::from_millis(2),
@@ -36,15 +37,15 @@ const TWICE_MORE: Retries = Retries {
     total: Duration::from_mins(1),
 };
 
-const PATIENT: Timeouts = Timeouts {
+const PATIENT: ServerTimeouts = ServerTimeouts {
     connect: Duration::from_secs(20),
     first_byte: Duration::from_secs(20),
     whole: Duration::from_secs(20),
 };
 
-fn remote(server: &Scripted, format: Format, timeouts: Timeouts) -> Remote {
-    Remote::builder(format, server.url(), "model-1", Tokens(8_000))
-        .key(Key::new(CANARY).unwrap())
+fn remote(server: &Scripted, format: Format, timeouts: ServerTimeouts) -> RemoteSummariser {
+    RemoteSummariser::builder(format, server.url(), "model-1", Tokens(8_000))
+        .key(ApiKey::new(CANARY).unwrap())
         .timeouts(timeouts)
         .retries(TWICE_MORE)
         .seed(1)
@@ -58,7 +59,7 @@ fn request() -> SummaryRequest {
 
 /// What one summariser gave, how often it was asked, and everything it logged.
 struct Tried {
-    ended: Result<Draft, SummarizeError>,
+    ended: Result<ModelDraft, SummarizeError>,
     asked: usize,
 }
 
@@ -69,7 +70,7 @@ impl Tried {
 }
 
 /// Asks a server that follows a script, and looks for the key wherever it could be seen.
-async fn tried(script: impl IntoIterator<Item = Behaviour>, timeouts: Timeouts) -> Tried {
+async fn tried(script: impl IntoIterator<Item = Behaviour>, timeouts: ServerTimeouts) -> Tried {
     let heard = Listener::default();
     let _listening = tracing::subscriber::set_default(heard.clone());
     let server = Scripted::start(script).await;
@@ -179,7 +180,7 @@ async fn each_format_is_asked_at_its_address_with_its_headers() {
     for (format, line, body) in bodies {
         let server = Scripted::start([Behaviour::Answer(body.to_owned())]).await;
         let draft = remote(&server, format, PATIENT).summarize(&request()).await.unwrap();
-        assert_eq!((draft.text.as_str(), draft.finish), ("N", Finish::Complete), "{format}");
+        assert_eq!((draft.text.as_str(), draft.finish), ("N", DraftFinish::Complete), "{format}");
         let seen = &server.seen()[0];
         assert_eq!(seen.line, line);
         assert_eq!(seen.json()["model"], "model-1");
@@ -216,12 +217,12 @@ async fn a_warm_request_is_sent_as_it_is() {
 #[tokio::test]
 async fn without_a_key_none_is_sent_and_a_key_that_is_not_there_asks_nobody() {
     let server = Scripted::start([said("N")]).await;
-    let bare = Remote::builder(Format::OpenaiChat, server.url(), "m", Tokens(8_000));
+    let bare = RemoteSummariser::builder(Format::OpenaiChat, server.url(), "m", Tokens(8_000));
     bare.build().unwrap().summarize(&request()).await.unwrap();
     assert_eq!(server.seen()[0].header("authorization"), None);
-    let refused = || Err(epitome::summarise::key::KeyError::Refused { said: "the vault is shut".into() });
-    let locked =
-        Remote::builder(Format::OpenaiChat, server.url(), "m", Tokens(8_000)).key(Key::asked(refused));
+    let refused = || Err(epitome::summarise::api_key::KeyError::Refused { said: "the vault is shut".into() });
+    let locked = RemoteSummariser::builder(Format::OpenaiChat, server.url(), "m", Tokens(8_000))
+        .key(ApiKey::from_callback(refused));
     let error = locked.build().unwrap().summarize(&request()).await.unwrap_err();
     assert!(matches!(error, SummarizeError::Key { .. }) && chain(&error).contains("the vault is shut"));
     assert_eq!(server.seen().len(), 1);
@@ -231,7 +232,7 @@ async fn without_a_key_none_is_sent_and_a_key_that_is_not_there_asks_nobody() {
 async fn an_empty_answer_is_an_empty_draft() {
     let tried = tried([said("")], PATIENT).await;
     let draft = tried.ended.unwrap();
-    assert_eq!((draft.text.as_str(), draft.finish, tried.asked), ("", Finish::Complete, 1));
+    assert_eq!((draft.text.as_str(), draft.finish, tried.asked), ("", DraftFinish::Complete, 1));
 }
 
 #[tokio::test]
@@ -254,14 +255,14 @@ async fn a_tool_call_is_told_from_an_answer() {
         serde_json::json!({"id": "1", "type": "function", "function": {"name": "rm", "arguments": "{}"}});
     let message = serde_json::json!({"role": "assistant", "content": null, "tool_calls": [call]});
     let draft = tried([answered(&message, "tool_calls")], PATIENT).await.ended.unwrap();
-    assert_eq!((draft.text.as_str(), draft.finish), ("", Finish::CalledTool));
+    assert_eq!((draft.text.as_str(), draft.finish), ("", DraftFinish::CalledTool));
 }
 
 #[tokio::test]
 async fn an_answer_that_is_cut_off_says_so() {
     let message = serde_json::json!({"role": "assistant", "content": "## Current Task\n- half a"});
     let draft = tried([answered(&message, "length")], PATIENT).await.ended.unwrap();
-    assert_eq!(draft.finish, Finish::CutOff);
+    assert_eq!(draft.finish, DraftFinish::CutOff);
 }
 
 #[tokio::test]
@@ -318,22 +319,22 @@ async fn a_server_that_breaks_down_is_asked_again_and_one_that_refuses_is_not() 
 #[tokio::test]
 async fn a_server_that_does_not_begin_is_given_up() {
     let late = || Behaviour::Delay(Duration::from_secs(30), Box::new(said("N")));
-    let timeouts = Timeouts { first_byte: Duration::from_millis(60), ..PATIENT };
+    let timeouts = ServerTimeouts { first_byte: Duration::from_millis(60), ..PATIENT };
     let late = tried([late(), said("after all")], timeouts).await;
     assert_eq!((late.ended.unwrap().text.as_str(), late.asked), ("after all", 2));
     let never = (0..3).map(|_| Behaviour::Delay(Duration::from_secs(30), Box::new(Behaviour::Drop)));
     let error = tried(never, timeouts).await.error();
-    assert!(matches!(error, SummarizeError::Timeout { waited: Waited::FirstByte, .. }), "{error}");
+    assert!(matches!(error, SummarizeError::Timeout { waited: TimeoutStep::FirstByte, .. }), "{error}");
     assert!(error.to_string().contains("the first byte of the answer took more than 60 ms"), "{error}");
 }
 
 #[tokio::test]
 async fn a_slow_drip_is_ended_by_the_whole_time() {
     let drip = || Behaviour::Drip("x".repeat(10_000), Duration::from_millis(5));
-    let timeouts = Timeouts { whole: Duration::from_millis(150), ..PATIENT };
+    let timeouts = ServerTimeouts { whole: Duration::from_millis(150), ..PATIENT };
     let started = std::time::Instant::now();
     let error = tried((0..3).map(|_| drip()), timeouts).await.error();
-    assert!(matches!(error, SummarizeError::Timeout { waited: Waited::Whole, .. }), "{error}");
+    assert!(matches!(error, SummarizeError::Timeout { waited: TimeoutStep::Whole, .. }), "{error}");
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
@@ -416,7 +417,7 @@ async fn words_are_handed_on_as_they_are_for_the_gate_to_judge() {
         "I can't help with that.",
     ] {
         let draft = tried([said(text)], PATIENT).await.ended.unwrap();
-        assert_eq!((draft.text.as_str(), draft.finish), (text, Finish::Complete));
+        assert_eq!((draft.text.as_str(), draft.finish), (text, DraftFinish::Complete));
     }
 }
 

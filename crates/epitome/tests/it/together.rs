@@ -12,13 +12,13 @@ use std::{
 };
 
 use epitome::{
-    core::{Event, Fact, Part, Seq, Tokens, event::Time, policy::Policy},
-    session::{Lifecycle, Refused, Session, SessionError, Workers},
+    core::{ContentPart, Event, Fact, Seq, Tokens, event::Timestamp, policy::Policy},
+    session::{LifecycleEvent, RefusalKind, Session, SessionError, SummaryWorkers},
     store::{
-        EventLog, Options, Sqlite,
-        records::{Commit, JobRow, JobState, Record},
+        EventLog, SqliteOptions, SqliteStore,
+        records::{CommitRecord, JobRow, JobState, ThreadCommit},
     },
-    summarise::{Summarize, Summarizing, SummaryRequest},
+    summarise::{Summarize, SummaryFuture, SummaryRequest},
 };
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ impl Summarize for Counted {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> SummaryFuture<'a> {
         Box::pin(async move {
             self.0.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -145,7 +145,7 @@ async fn of_many_workers_one_writes_the_summary() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("log.db");
     let (hands, summariser) = (Hands::default(), Counted::default());
-    let first = builder(&hands).file(&file).policy(&summaries_only()).workers(Workers::Elsewhere);
+    let first = builder(&hands).file(&file).policy(&summaries_only()).workers(SummaryWorkers::Elsewhere);
     let first = first.summariser(summariser.clone()).begin().await.unwrap();
     first.user(TASK).await.unwrap();
     let mut turn = 0;
@@ -183,7 +183,7 @@ async fn a_session_that_is_reopened_at_every_step_sends_what_one_that_is_not_sen
         let hands = Hands::default();
         let template = folder.path().join("template.db");
         let begun = builder(&hands).file(&template).policy(&policy).summariser(Counted::default());
-        let begun = begun.workers(Workers::Elsewhere).begin().await.unwrap();
+        let begun = begun.workers(SummaryWorkers::Elsewhere).begin().await.unwrap();
         begun.user(TASK).await.unwrap();
         let id = begun.id();
         drop(begun);
@@ -252,9 +252,9 @@ async fn a_context_that_is_full_again_at_once_is_no_longer_summarised_by_a_model
         assert!(request.tokens <= CEILING && request.body.contains(CONSTRAINT), "call {turn}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let happened: Vec<Lifecycle> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+    let happened: Vec<LifecycleEvent> = std::iter::from_fn(|| told.try_recv().ok()).collect();
     let thrashing =
-        happened.iter().filter(|happened| matches!(happened, Lifecycle::Thrashing { .. })).count();
+        happened.iter().filter(|happened| matches!(happened, LifecycleEvent::Thrashing { .. })).count();
     assert!(thrashing >= 1, "{happened:#?}");
     // No model is asked for what would not last; the built-in summariser says what goes, so that nothing ends in a bare note.
     let asked = summariser.0.load(Ordering::SeqCst);
@@ -268,7 +268,7 @@ async fn a_context_that_is_full_again_at_once_is_no_longer_summarised_by_a_model
 async fn a_job_that_cannot_be_read_is_given_up_and_not_tried_for_ever() {
     let hands = Hands::default();
     let summariser = Counted::default();
-    let elsewhere = builder(&hands).policy(&summaries_only()).workers(Workers::Elsewhere);
+    let elsewhere = builder(&hands).policy(&summaries_only()).workers(SummaryWorkers::Elsewhere);
     let session = elsewhere.summariser(summariser.clone()).begin().await.unwrap();
     session.user(TASK).await.unwrap();
     let mut turn = 0;
@@ -280,13 +280,13 @@ async fn a_job_that_cannot_be_read_is_given_up_and_not_tried_for_ever() {
     let store = Arc::clone(session.store());
     let known = session.jobs().await.unwrap()[0].clone();
     let head = store.head(session.thread()).unwrap().seq;
-    let cancel = Record::CancelJob { job: known.job.id, reason: "for the test".to_owned() };
+    let cancel = CommitRecord::CancelJob { job: known.job.id, reason: "for the test".to_owned() };
     let mut newer = known.job.clone();
     newer.id = epitome::core::id::JobId::derived(&["newer"]);
     newer.key = "newer".to_owned();
     newer.detail = r#"{"of":"a later version"}"#.to_owned();
-    let records = vec![cancel, Record::Job(newer)];
-    store.commit(Commit::new(session.thread(), head, Vec::new(), records)).unwrap();
+    let records = vec![cancel, CommitRecord::Job(newer)];
+    store.commit(ThreadCommit::new(session.thread(), head, Vec::new(), records)).unwrap();
     let worker = builder(&hands).store(store).policy(&summaries_only()).summariser(summariser.clone());
     let worker = worker.resume(session.id()).await.unwrap();
     for _ in 0..400 {
@@ -319,7 +319,7 @@ async fn what_another_model_counted_or_refused_is_nothing_to_this_one() {
     }
     session.next_request().await.unwrap();
     let refusal = r#"{"error":{"message":"This model's maximum context length is 1000 tokens.","code":"context_length_exceeded"}}"#;
-    assert_eq!(session.refused(400, refusal.as_bytes()).await.unwrap(), Refused::TooLong);
+    assert_eq!(session.refused(400, refusal.as_bytes()).await.unwrap(), RefusalKind::TooLong);
     let (_, smaller) = session.size().await.unwrap();
     assert!(smaller <= Tokens(1_000), "{smaller}");
     session
@@ -337,10 +337,10 @@ async fn what_others_append_is_in_the_next_request() {
     let hands = Hands::default();
     let session = builder(&hands).file(&file).begin().await.unwrap();
     session.user(TASK).await.unwrap();
-    let other = Sqlite::open(&file, Options::default()).unwrap();
+    let other = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
     let head = other.head(session.thread()).unwrap().seq;
-    let parts = vec![Part::text("And count the empty ones too.")];
-    let said = Event::own(Fact::UserSaid { parts }, Some(Time(1)));
+    let parts = vec![ContentPart::text("And count the empty ones too.")];
+    let said = Event::from_fact(Fact::UserSaid { parts }, Some(Timestamp(1)));
     other.append(session.thread(), head, vec![said]).unwrap();
     let request = session.next_request().await.unwrap();
     assert!(request.body.contains("And count the empty ones too."));

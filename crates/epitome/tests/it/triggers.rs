@@ -12,18 +12,18 @@ use std::{
 
 use epitome::{
     core::{
-        Fact, Logged, Tokens,
-        event::{Compaction, Time, Trigger},
+        Fact, LoggedEvent, Tokens,
+        draft_gate::DraftFinish,
+        event::{Compaction, CompactionTrigger, Timestamp},
         profile::Profiles,
-        verify::Finish,
     },
-    memory_files::Written,
+    memory_files::FileWriteOutcome,
     session::{
-        AutoContinue, CompactTool, Lifecycle, Refused, Request, Session, SessionBuilder, SessionError,
-        ToolOutput,
+        AutoContinue, CompactTool, LifecycleEvent, RefusalKind, Session, SessionBuilder, SessionError,
+        SessionRequest, ToolOutput,
     },
     store::EventLog as _,
-    summarise::{Draft, Summarize, Summarizing, SummaryRequest},
+    summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };
 use serde_json::{Value, json};
@@ -50,9 +50,10 @@ impl Summarize for Remembers {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
         self.0.lock().unwrap().push(request.user.clone());
-        let draft = Draft { text: GOOD.to_owned(), finish: Finish::Complete, usage: None, model: None };
+        let draft =
+            ModelDraft { text: GOOD.to_owned(), finish: DraftFinish::Complete, usage: None, model: None };
         Box::pin(async move { Ok(draft) })
     }
 }
@@ -61,7 +62,7 @@ fn builder(format: Format) -> SessionBuilder {
     let clock = Arc::new(AtomicI64::new(1_000_000));
     Session::builder(format, "a model nobody knows")
         .system("Count.")
-        .clock(move || Time(clock.fetch_add(1_000, Ordering::Relaxed)))
+        .clock(move || Timestamp(clock.fetch_add(1_000, Ordering::Relaxed)))
 }
 
 fn chat() -> SessionBuilder {
@@ -111,7 +112,7 @@ fn output(turn: usize) -> String {
 }
 
 /// Plays turns of a tool loop; gives the requests.
-async fn play(session: &Session, format: Format, turns: std::ops::Range<usize>) -> Vec<Request> {
+async fn play(session: &Session, format: Format, turns: std::ops::Range<usize>) -> Vec<SessionRequest> {
     let mut requests = Vec::new();
     for turn in turns {
         requests.push(session.next_request().await.unwrap());
@@ -124,19 +125,19 @@ async fn play(session: &Session, format: Format, turns: std::ops::Range<usize>) 
 }
 
 /// Everything that happened.
-fn log(session: &Session) -> Vec<Logged> {
+fn log(session: &Session) -> Vec<LoggedEvent> {
     session.store().read(session.thread(), epitome::core::Seq(1), usize::MAX >> 1).unwrap()
 }
 
 fn compactions(session: &Session) -> Vec<Compaction> {
-    let compaction = |logged: Logged| match logged.event.fact {
+    let compaction = |logged: LoggedEvent| match logged.event.fact {
         Fact::Compacted(compaction) => Some(compaction),
         _ => None,
     };
     log(session).into_iter().filter_map(compaction).collect()
 }
 
-fn triggers(session: &Session) -> Vec<Trigger> {
+fn triggers(session: &Session) -> Vec<CompactionTrigger> {
     compactions(session).iter().map(|compaction| compaction.trigger).collect()
 }
 
@@ -149,8 +150,8 @@ async fn assert_replays(session: &Session) {
 /// Waits until something happened to a summary.
 async fn wait(
     session: &Session,
-    is: impl Fn(&Lifecycle) -> bool,
-    events: &mut tokio::sync::broadcast::Receiver<Lifecycle>,
+    is: impl Fn(&LifecycleEvent) -> bool,
+    events: &mut tokio::sync::broadcast::Receiver<LifecycleEvent>,
 ) {
     let waiting = async {
         loop {
@@ -163,8 +164,8 @@ async fn wait(
     assert!(waited.is_ok(), "{:?}", session.jobs().await);
 }
 
-fn is_ended(happened: &Lifecycle) -> bool {
-    matches!(happened, Lifecycle::Ended { .. })
+fn is_ended(happened: &LifecycleEvent) -> bool {
+    matches!(happened, LifecycleEvent::Ended { .. })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,7 +228,7 @@ async fn an_overflow_of_any_provider_is_recovered_from_without_a_model() {
             let mut last = session.next_request().await.unwrap();
             for _ in 0..2 {
                 let refused = session.refused(status, body.to_string().as_bytes()).await.unwrap();
-                assert_eq!(refused, Refused::TooLong, "{format:?} {body}");
+                assert_eq!(refused, RefusalKind::TooLong, "{format:?} {body}");
                 let smaller = session.next_request().await.unwrap();
                 assert!(
                     smaller.tokens < last.tokens,
@@ -267,7 +268,10 @@ async fn another_error_is_no_overflow() {
     let session = chat().begin().await.unwrap();
     session.user("Count the files.").await.unwrap();
     let first = session.next_request().await.unwrap();
-    assert_eq!(session.refused(500, br#"{"error":{"message":"oops"}}"#).await.unwrap(), Refused::Otherwise);
+    assert_eq!(
+        session.refused(500, br#"{"error":{"message":"oops"}}"#).await.unwrap(),
+        RefusalKind::Otherwise
+    );
     assert_eq!(session.next_request().await.unwrap().body, first.body);
 }
 
@@ -321,7 +325,7 @@ async fn the_agent_compacts_by_a_tool_with_a_focus() {
         wait(&session, is_ended, &mut events).await;
         assert!(summariser.asked()[0].contains("the parser"), "{format:?}");
         let request = session.next_request().await.unwrap();
-        assert_eq!(triggers(&session), [Trigger::Agent], "{format:?}");
+        assert_eq!(triggers(&session), [CompactionTrigger::Agent], "{format:?}");
         assert!(request.body.contains("stands for an earlier part"), "{format:?}: {}", request.body);
         assert_replays(&session).await;
     }
@@ -355,7 +359,7 @@ async fn a_person_compacts_with_a_focus_and_waits_or_does_not() {
     assert!(summariser.asked()[0].contains("the lexer"));
     assert_eq!(
         (triggers(&session).as_slice(), place),
-        ([Trigger::Manual].as_slice(), log(&session).last().unwrap().id.seq)
+        ([CompactionTrigger::Manual].as_slice(), log(&session).last().unwrap().id.seq)
     );
     let request = session.next_request().await.unwrap();
     assert!(request.body.contains("stands for an earlier part"));
@@ -367,7 +371,7 @@ async fn a_person_compacts_with_a_focus_and_waits_or_does_not() {
     wait(&session, is_ended, &mut events).await;
     assert!(summariser.asked()[1].contains("the linker"));
     session.next_request().await.unwrap();
-    assert_eq!(triggers(&session), [Trigger::Manual, Trigger::Manual]);
+    assert_eq!(triggers(&session), [CompactionTrigger::Manual, CompactionTrigger::Manual]);
     assert_replays(&session).await;
 }
 
@@ -379,7 +383,7 @@ async fn a_pause_is_used_for_a_summary() {
     let clock = Arc::clone(&began);
     let session = chat()
         .policy(&crate::agent::roomy())
-        .clock(move || Time(clock.load(Ordering::Relaxed)))
+        .clock(move || Timestamp(clock.load(Ordering::Relaxed)))
         .idle(Duration::from_millis(200))
         .summariser(summariser.clone())
         .begin()
@@ -397,7 +401,7 @@ async fn a_pause_is_used_for_a_summary() {
     wait(&session, is_ended, &mut events).await;
     let before = session.size().await.unwrap().0;
     let request = session.next_request().await.unwrap();
-    assert_eq!(triggers(&session), [Trigger::Idle]);
+    assert_eq!(triggers(&session), [CompactionTrigger::Idle]);
     assert!(request.tokens < before, "{} {before}", request.tokens);
     assert_replays(&session).await;
 }
@@ -416,7 +420,7 @@ async fn a_smaller_model_takes_over_what_the_old_one_left_compacted() {
     let session = Session::builder(format, "gpt-4.1")
         .profiles(profiles)
         .summariser(summariser.clone())
-        .clock(move || Time(clock.fetch_add(1_000, Ordering::Relaxed)))
+        .clock(move || Timestamp(clock.fetch_add(1_000, Ordering::Relaxed)))
         .begin()
         .await
         .unwrap();
@@ -428,7 +432,7 @@ async fn a_smaller_model_takes_over_what_the_old_one_left_compacted() {
     let facts: Vec<&'static str> =
         log(&session).iter().rev().take(2).map(|logged| logged.event.fact.kind()).collect();
     assert_eq!(facts, ["model_changed", "compacted"], "compacted first, and with the old one");
-    assert_eq!(triggers(&session), [Trigger::ModelSwitch]);
+    assert_eq!(triggers(&session), [CompactionTrigger::ModelSwitch]);
     assert_eq!(summariser.asked().len(), 1);
     let request = session.next_request().await.unwrap();
     assert!(request.tokens < before && request.tokens < Tokens(20_000), "{} {before}", request.tokens);
@@ -437,7 +441,7 @@ async fn a_smaller_model_takes_over_what_the_old_one_left_compacted() {
 }
 
 /// A session whose newest word is an answer when it is full.
-async fn ends_with_an_answer(on: AutoContinue) -> (Session, Request) {
+async fn ends_with_an_answer(on: AutoContinue) -> (Session, SessionRequest) {
     let format = Format::OpenaiChat;
     let session = chat().auto_continue(on).begin().await.unwrap();
     session.user("Count the files.").await.unwrap();
@@ -448,7 +452,7 @@ async fn ends_with_an_answer(on: AutoContinue) -> (Session, Request) {
     session.answered(&answer(format, 9, &long, &[])).await.unwrap();
     assert_eq!(triggers(&session).len(), 0);
     let request = session.next_request().await.unwrap();
-    assert_eq!(triggers(&session), [Trigger::Threshold]);
+    assert_eq!(triggers(&session), [CompactionTrigger::Threshold]);
     (session, request)
 }
 
@@ -505,7 +509,7 @@ async fn memory_files_are_kept_and_referred_to() {
     let decisions = fs::read_to_string(notes.join("decisions.md")).unwrap();
     assert!(decisions.contains("Never write any file."), "{decisions}");
     assert!(fs::read_to_string(notes.join("status.md")).unwrap().contains("Count the files."));
-    assert_eq!(session.write_memory_files().await.unwrap(), Some(Written::Unchanged));
+    assert_eq!(session.write_memory_files().await.unwrap(), Some(FileWriteOutcome::Unchanged));
     assert_replays(&session).await;
 }
 
@@ -522,7 +526,7 @@ async fn a_folder_that_cannot_be_written_loses_nothing() {
     assert!(requests.iter().all(|request| !request.body.contains("Notes of this session")));
     let mut failed = 0;
     while let Ok(happened) = events.try_recv() {
-        failed += usize::from(matches!(happened, Lifecycle::NotesFailed { .. }));
+        failed += usize::from(matches!(happened, LifecycleEvent::NotesFailed { .. }));
     }
     assert!(failed >= 1, "whoever listens is told");
     let error = session.write_memory_files().await.unwrap_err();

@@ -6,14 +6,14 @@ use std::sync::{
 };
 
 use epitome::{
-    core::{Seq, Tokens, event::Time, policy::Policy, verify::Finish},
+    core::{Seq, Tokens, draft_gate::DraftFinish, event::Timestamp, policy::Policy},
     import::import_bytes,
     lineage::ForkMode,
     session::{Session, SessionBuilder, ToolOutput},
-    store::{Options, Sqlite},
-    summarise::{Draft, Summarize, Summarizing, SummaryRequest},
-    why::{Basis, Matched, Why, Words, why},
-    wire::{Format, transcripts::Limits},
+    store::{SqliteOptions, SqliteStore},
+    summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
+    text_fate::{MatchKind, TextFate, TextFateBasis, TextPresence, why},
+    wire::{Format, transcripts::TranscriptLimits},
 };
 use serde_json::json;
 
@@ -30,10 +30,10 @@ impl Summarize for Repeats {
         Tokens(100_000)
     }
 
-    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
+    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> SummaryFuture<'a> {
         let text = "## Session Intent\n- Count.\n\n## Current Task\n- Counting goes on.\n\n## Next Steps\n- Count on.\n";
         Box::pin(async move {
-            Ok(Draft { text: text.to_owned(), finish: Finish::Complete, usage: None, model: None })
+            Ok(ModelDraft { text: text.to_owned(), finish: DraftFinish::Complete, usage: None, model: None })
         })
     }
 }
@@ -43,7 +43,7 @@ fn builder() -> SessionBuilder {
     Session::builder(Format::OpenaiChat, "a model nobody knows")
         .window(Tokens(8_000))
         .system("Count.")
-        .clock(move || Time(clock.fetch_add(1_000, Ordering::Relaxed)))
+        .clock(move || Timestamp(clock.fetch_add(1_000, Ordering::Relaxed)))
 }
 
 /// Only compactions, which keep two turns.
@@ -85,7 +85,7 @@ async fn play(session: &Session, turns: std::ops::Range<usize>, lines: usize) {
     }
 }
 
-fn ask(session: &Session, text: &str) -> Why {
+fn ask(session: &Session, text: &str) -> TextFate {
     why(session.store(), session.thread(), text).unwrap()
 }
 
@@ -103,7 +103,7 @@ async fn check(session: &Session, text: &str) {
         let seen = answer.events.iter().flat_map(|trace| &trace.seen);
         let said = seen
             .filter(|stretch| (stretch.first..=stretch.last).contains(&call.number))
-            .any(|stretch| stretch.sight.words == Words::There);
+            .any(|stretch| stretch.sight.words == TextPresence::There);
         assert_eq!(said, body.contains(text), "{text} in call {}\n{answer}\n{body}", call.number);
     }
     for trace in &answer.events {
@@ -244,7 +244,9 @@ async fn a_long_session_is_answered_for_every_text_as_its_bytes_say() {
     play(&session, 0..40, 60).await;
     for text in ["zanzibar", "umbrella-0.", "umbrella-7", "umbrella-21", "umbrella-39", "Counting part-12"] {
         check(&session, text).await;
-        let Basis::Calls { recorded, replayed, same, skipped } = ask(&session, text).basis else { panic!() };
+        let TextFateBasis::Calls { recorded, replayed, same, skipped } = ask(&session, text).basis else {
+            panic!()
+        };
         assert_eq!((recorded, skipped), (40, 0));
         assert!(replayed < 30 && same == replayed, "{replayed} calls made again for {text}");
     }
@@ -264,7 +266,7 @@ async fn a_fork_answers_from_the_calls_it_shares_and_its_own() {
         for text in ["umbrella-1", "umbrella-20"] {
             check(&fork, text).await;
         }
-        assert_eq!(ask(&fork, "umbrella-5").matched, Matched::Nowhere);
+        assert_eq!(ask(&fork, "umbrella-5").matched, MatchKind::Nowhere);
         let parent = session.thread().short();
         let answer = told(&fork, "umbrella-1").replace(&parent, "parent");
         if mode == ForkMode::InFull {
@@ -332,14 +334,14 @@ async fn a_pin_and_what_came_after_the_last_call_are_told_too() {
 #[test]
 fn a_session_without_recorded_calls_is_answered_from_its_log() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(&folder.path().join("log.db"), Options::default()).unwrap();
+    let store = SqliteStore::open(&folder.path().join("log.db"), SqliteOptions::default()).unwrap();
     let log = r#"{"type":"user","uuid":"1","parentUuid":null,"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","content":"The bucket is called zanzibar."}}
 {"type":"assistant","uuid":"2","parentUuid":"1","sessionId":"s","timestamp":"2026-01-01T00:00:01Z","message":{"id":"m1","role":"assistant","model":"claude","content":[{"type":"text","text":"Noted."}],"stop_reason":"end_turn","usage":{"input_tokens":5,"output_tokens":1}}}
 {"type":"system","subtype":"compact_boundary","uuid":"3","parentUuid":null,"logicalParentUuid":"2","sessionId":"s","timestamp":"2026-01-01T00:00:02Z","content":"Conversation compacted","compactMetadata":{"trigger":"auto","preTokens":100}}
 {"type":"user","uuid":"4","parentUuid":"3","sessionId":"s","timestamp":"2026-01-01T00:00:03Z","isCompactSummary":true,"message":{"role":"user","content":"A bucket was named."}}
 {"type":"user","uuid":"5","parentUuid":"4","sessionId":"s","timestamp":"2026-01-01T00:00:04Z","message":{"role":"user","content":"Go on."}}
 "#;
-    let imported = import_bytes(&store, "s.jsonl", log.as_bytes(), &Limits::default()).unwrap();
+    let imported = import_bytes(&store, "s.jsonl", log.as_bytes(), &TranscriptLimits::default()).unwrap();
     let thread = imported.sessions[0].row.head.unwrap();
     let answer =
         |text: &str| why(&store, thread, text).unwrap().to_string().replace(&thread.short(), "thread");

@@ -3,21 +3,21 @@
 
 use epitome_core::{
     Digest, EventId, Seq, ThreadId, Tokens,
-    event::{Time, Usage},
+    event::{Timestamp, Usage},
     id::AnswerId,
     profile::Money,
 };
 
 /// A text that is stored once and named by its hash: a policy, a profile, the options of a rendering.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
+pub struct HashedText {
     /// The hash of the text. It is checked.
     pub hash: Digest,
     /// The text.
     pub text: String,
 }
 
-impl Content {
+impl HashedText {
     /// A text under its hash.
     pub fn new(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -31,7 +31,7 @@ pub struct NewCall {
     /// The last event it saw. No call sees less than the one before it.
     pub head: Seq,
     /// Time of the call.
-    pub time: Option<Time>,
+    pub time: Option<Timestamp>,
     /// Model that was asked.
     pub model: Option<String>,
     /// Format of the request.
@@ -50,7 +50,7 @@ pub struct NewCall {
     pub cause: Option<String>,
     /// Decisions for it, as JSON.
     pub pass: Option<String>,
-    /// State of the view when it was sent, as JSON; [`RELAYED`](Self::RELAYED) for a relayed request.
+    /// State of the view when it was sent, as JSON; [`RELAYED_SENT`](Self::RELAYED_SENT) for a relayed request.
     pub sent: String,
     /// The edits and injections applied, as JSON.
     pub steps: String,
@@ -68,21 +68,21 @@ pub struct NewCall {
 
 impl NewCall {
     /// Value of `sent` for a request that was relayed as its client sent it: no view was made for it.
-    pub const RELAYED: &str = "null";
+    pub const RELAYED_SENT: &str = "null";
 
     /// Returns true if it was relayed as its client sent it.
     pub fn is_relayed(&self) -> bool {
-        self.sent == Self::RELAYED
+        self.sent == Self::RELAYED_SENT
     }
 }
 
 /// Outcome of a call. It may be reported in several parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewOutcome {
+pub struct NewCallOutcome {
     /// The number of the call in the thread's view.
     pub call: u64,
     /// Time at which it was known.
-    pub time: Option<Time>,
+    pub time: Option<Timestamp>,
     /// The answer.
     pub answer: Option<AnswerId>,
     /// Usage that the provider counted.
@@ -103,14 +103,14 @@ pub struct CallRow {
     /// The request.
     pub call: NewCall,
     /// Reports about its end, in order; empty if it never came.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<OutcomeRow>,
 }
 
 /// Report about a call's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct OutcomeRow {
     /// Time at which it was known.
-    pub time: Option<Time>,
+    pub time: Option<Timestamp>,
     /// The answer.
     pub answer: Option<AnswerId>,
     /// Usage that the provider counted.

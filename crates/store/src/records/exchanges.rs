@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use epitome_core::{Seq, ThreadId, event::Time};
+use epitome_core::{Seq, ThreadId, event::Timestamp};
 
 /// A request that ended, however it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct NewExchange {
     /// The last event of the request.
     pub head: Seq,
     /// Time at which the request came.
-    pub time: Time,
+    pub time: Timestamp,
     /// Program that sent it.
     pub client: String,
     /// Purpose of the request.

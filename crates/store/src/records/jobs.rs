@@ -4,7 +4,7 @@
 pub use epitome_core::id::JobId;
 use epitome_core::{
     Digest, Seq, ThreadId,
-    event::{Time, Trigger},
+    event::{CompactionTrigger, Timestamp},
 };
 
 /// A summary to be written.
@@ -29,13 +29,13 @@ pub struct NewJob {
     /// The raw chain at `through`. It is checked.
     pub link: Digest,
     /// Reason for which it was requested.
-    pub trigger: Trigger,
+    pub trigger: CompactionTrigger,
     /// Topic that the summary should focus on.
     pub focus: Option<String>,
     /// Other data for the caller to read back, as JSON.
     pub detail: String,
     /// Time of its creation.
-    pub created: Time,
+    pub created: Timestamp,
 }
 
 /// Progress of a job.
@@ -48,7 +48,7 @@ pub enum JobState {
         /// Name of the worker.
         worker: String,
         /// Time from which others may take it, unless the worker reports before then that it is alive.
-        until: Time,
+        until: Timestamp,
     },
     /// Its summary is there.
     Ready,
@@ -73,7 +73,7 @@ pub struct JobRow {
     /// Number of claims. A worker that died has an attempt here, and no [`AttemptRow`].
     pub attempts: u64,
     /// Earliest time at which it may be claimed.
-    pub not_before: Option<Time>,
+    pub not_before: Option<Timestamp>,
     /// Last error, or the reason for its cancellation.
     pub error: Option<String>,
     /// The number of its summary.
@@ -82,13 +82,13 @@ pub struct JobRow {
 
 /// Record of a worker's attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct JobAttempt {
     /// Summariser that was to write the summary.
     pub summariser: String,
     /// Time of its beginning.
-    pub started: Time,
+    pub started: Timestamp,
     /// Time of its end.
-    pub ended: Time,
+    pub ended: Timestamp,
     /// Error, if any.
     pub error: Option<String>,
     /// Usage, chunks, the gate's report: JSON.
@@ -97,7 +97,7 @@ pub struct Attempt {
 
 /// Selection of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptsOf {
+pub enum AttemptFilter {
     /// All jobs'.
     All,
     /// One job's.
@@ -116,14 +116,14 @@ pub struct AttemptRow {
     /// The worker.
     pub worker: String,
     /// Record of the attempt.
-    pub attempt: Attempt,
+    pub attempt: JobAttempt,
 }
 
 /// Next step of a job after an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RetryDecision {
     /// It is tried again, not before this.
-    RetryAt(Time),
+    RetryAt(Timestamp),
     /// It has failed.
     GiveUp,
 }
@@ -142,7 +142,7 @@ pub struct NewSummary {
     /// Findings of the gate, as JSON.
     pub report: String,
     /// Time at which it was written.
-    pub created: Time,
+    pub created: Timestamp,
 }
 
 /// A summary, and the events it covers.

@@ -3,70 +3,75 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Digest, EventId, Link, Noted, Seq, SessionId, ThreadId, TokenCounter};
+use epitome_core::{AnnotatedEvent, ChainLink, Digest, EventId, Seq, SessionId, ThreadId, TokenCounter};
 use rusqlite::params;
 
 use super::{
     calls,
     codec::{AsBlob, signed},
-    derived::Item,
-    fault::Fault,
-    media::{self, Packed},
-    read, sessions, shared,
-    writer::Desk,
+    derivation::DerivedEvent,
+    media::{self, PackedText},
+    sessions, shared_sums,
+    sqlite_error::SqliteError,
+    thread_view,
+    writer::WriteTx,
 };
 use crate::{
     error::StoreError,
-    log::{Head, NewThread, Start},
-    records::BecomesHead,
+    log::{NewThread, ThreadHead, ThreadStart},
+    records::HeadPromotion,
 };
 
 /// An append, ready to be written.
-pub(super) struct Append {
+pub(super) struct PreparedAppend {
     thread: ThreadId,
     after: Seq,
     tokenizer: Option<&'static str>,
-    items: Vec<Arc<Item>>,
-    stored: Vec<RawForm>,
+    items: Vec<Arc<DerivedEvent>>,
+    stored: Vec<RawJsonForm>,
 }
 
 /// Stored form of the JSON that an event came from.
-enum RawForm {
+enum RawJsonForm {
     /// It equals the fact and is not stored again.
     Fact,
     /// It is stored as it is.
     Plain,
     /// It is stored without its media.
-    Packed(Packed),
+    Packed(PackedText),
 }
 
-impl Append {
+impl PreparedAppend {
     /// Prepares an append, outside any lock.
     pub(super) fn new(
         thread: ThreadId,
         after: Seq,
-        events: impl IntoIterator<Item = Noted>,
+        events: impl IntoIterator<Item = AnnotatedEvent>,
         counter: Option<&dyn TokenCounter>,
     ) -> Self {
         let mut items = Vec::new();
         let mut stored = Vec::new();
         for event in events {
-            stored.push(RawForm::of(&event));
+            stored.push(RawJsonForm::of(&event));
             // Place and links are known only under the lock.
             let id = EventId { thread, seq: Seq::START };
-            items.push(Arc::new(Item::new((id, Link::ROOT), event, counter)));
+            items.push(Arc::new(DerivedEvent::new((id, ChainLink::ROOT), event, counter)));
         }
         Self { thread, after, tokenizer: counter.map(TokenCounter::name), items, stored }
     }
 
     /// Appends if the thread's head is where the caller thinks.
-    pub(super) fn run(&mut self, desk: &mut Desk<'_>) -> Result<Head, Fault> {
-        let before = read::head(desk.connection, self.thread)?;
+    pub(super) fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<ThreadHead, SqliteError> {
+        let before = thread_view::head(desk.connection, self.thread)?;
         self.run_after(desk, before)
     }
 
     /// The same for a thread whose head is known.
-    pub(super) fn run_after(&mut self, desk: &mut Desk<'_>, before: Head) -> Result<Head, Fault> {
+    pub(super) fn run_after(
+        &mut self,
+        desk: &mut WriteTx<'_>,
+        before: ThreadHead,
+    ) -> Result<ThreadHead, SqliteError> {
         if before.seq != self.after {
             return Err(StoreError::Conflict { thread: self.thread, after: self.after, head: before }.into());
         }
@@ -74,7 +79,7 @@ impl Append {
         for (item, form) in self.items.iter_mut().zip(&self.stored) {
             // No other process uses it, unless an earlier try left it behind.
             let item = Arc::make_mut(item);
-            head = Head { seq: head.seq.next(), link: item.event.link_after(head.link) };
+            head = ThreadHead { seq: head.seq.next(), link: item.event.link_after(head.link) };
             (item.id.seq, item.link) = (head.seq, head.link);
             item.row = insert(desk, item, form)?;
         }
@@ -83,8 +88,8 @@ impl Append {
     }
 }
 
-impl RawForm {
-    fn of(event: &Noted) -> Self {
+impl RawJsonForm {
+    fn of(event: &AnnotatedEvent) -> Self {
         if *event.raw.json == *event.fact_json() {
             Self::Fact
         } else {
@@ -93,12 +98,12 @@ impl RawForm {
     }
 }
 
-fn insert(desk: &Desk<'_>, item: &Item, form: &RawForm) -> Result<i64, Fault> {
-    let Item { id, link, event, .. } = item;
+fn insert(desk: &WriteTx<'_>, item: &DerivedEvent, form: &RawJsonForm) -> Result<i64, SqliteError> {
+    let DerivedEvent { id, link, event, .. } = item;
     let (raw, markers) = match form {
-        RawForm::Fact => (None, 0),
-        RawForm::Plain => (Some(&*event.raw.json), 0),
-        RawForm::Packed(packed) => (Some(packed.text.as_str()), packed.markers),
+        RawJsonForm::Fact => (None, 0),
+        RawJsonForm::Plain => (Some(&*event.raw.json), 0),
+        RawJsonForm::Packed(packed) => (Some(packed.text.as_str()), packed.markers),
     };
     desk.connection
         .prepare_cached(
@@ -120,50 +125,54 @@ fn insert(desk: &Desk<'_>, item: &Item, form: &RawForm) -> Result<i64, Fault> {
             raw,
         ])?;
     let row = desk.connection.last_insert_rowid();
-    if let RawForm::Packed(packed) = form {
+    if let RawJsonForm::Packed(packed) = form {
         media::keep(desk.connection, row, &packed.media)?;
     }
     Ok(row)
 }
 
 /// Makes a thread, and a nameless session for it if there is none yet.
-pub(super) fn open(desk: &mut Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
+pub(super) fn open(desk: &mut WriteTx<'_>, thread: &NewThread) -> Result<(), SqliteError> {
     ensure_session(desk, thread.session)?;
-    make(desk, thread, BecomesHead::No)?;
+    make(desk, thread, HeadPromotion::No)?;
     Ok(())
 }
 
 /// Makes a thread of a session that is there; gives where it ends, if it is new.
 pub(super) fn make(
-    desk: &mut Desk<'_>,
+    desk: &mut WriteTx<'_>,
     thread: &NewThread,
-    head: BecomesHead,
-) -> Result<Option<Head>, Fault> {
-    if let Some(known) = read::thread(desk.connection, thread.id)? {
+    head: HeadPromotion,
+) -> Result<Option<ThreadHead>, SqliteError> {
+    if let Some(known) = thread_view::thread(desk.connection, thread.id)? {
         return if known == *thread { Ok(None) } else { Err(StoreError::ThreadDiffers(thread.id).into()) };
     }
     let (base, calls) = match thread.start {
-        Start::Root | Start::Spawned { .. } => (Head::START, 0),
-        Start::Fork { of, at } => {
-            let base = read::head_at(desk.connection, of, at)?;
+        ThreadStart::Root | ThreadStart::Spawned { .. } => (ThreadHead::START, 0),
+        ThreadStart::Fork { of, at } => {
+            let base = thread_view::head_at(desk.connection, of, at)?;
             expect_same_principal(desk, of, thread.session)?;
-            (base, calls::made_by(desk.connection, of, at)?)
+            (base, calls::count_calls_through(desk.connection, of, at)?)
         }
     };
     insert_thread(desk, thread, base, calls)?;
-    if let Start::Fork { .. } = thread.start {
+    if let ThreadStart::Fork { .. } = thread.start {
         // The shared part must be derived.
         desk.backlog.catch_up(desk.connection)?;
-        shared::derive(desk.connection, thread.id)?;
+        shared_sums::derive(desk.connection, thread.id)?;
     }
     desk.connection
         .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND (?3 OR head_thread IS NULL)")?
-        .execute(params![thread.session.blob(), thread.id.blob(), head == BecomesHead::Yes])?;
+        .execute(params![thread.session.blob(), thread.id.blob(), head == HeadPromotion::Yes])?;
     Ok(Some(base))
 }
 
 /// Refuses a fork into another principal's session: no view shows another principal's messages.
-fn expect_same_principal(desk: &Desk<'_>, parent: ThreadId, session: SessionId) -> Result<(), Fault> {
+fn expect_same_principal(
+    desk: &WriteTx<'_>,
+    parent: ThreadId,
+    session: SessionId,
+) -> Result<(), SqliteError> {
     let (_, theirs) = sessions::owner(desk.connection, parent)?;
     match sessions::principal(desk.connection, session)? {
         Some(own) if own == theirs => Ok(()),
@@ -171,7 +180,7 @@ fn expect_same_principal(desk: &Desk<'_>, parent: ThreadId, session: SessionId) 
     }
 }
 
-fn ensure_session(desk: &Desk<'_>, session: SessionId) -> Result<(), Fault> {
+fn ensure_session(desk: &WriteTx<'_>, session: SessionId) -> Result<(), SqliteError> {
     desk.connection
         .prepare_cached(
             "INSERT INTO sessions (id, title, source) VALUES (?1, '', '') ON CONFLICT DO NOTHING",
@@ -180,13 +189,18 @@ fn ensure_session(desk: &Desk<'_>, session: SessionId) -> Result<(), Fault> {
     Ok(())
 }
 
-fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head, calls: u64) -> Result<(), Fault> {
+fn insert_thread(
+    desk: &WriteTx<'_>,
+    thread: &NewThread,
+    base: ThreadHead,
+    calls: u64,
+) -> Result<(), SqliteError> {
     let (start, parent, by, call) = match &thread.start {
-        Start::Root => ("root", None, None, None),
-        Start::Fork { of, .. } => ("fork", Some(of.blob()), None, None),
-        Start::Spawned { by, call } => ("spawned", None, *by, call.as_ref().map(|call| &call.0)),
+        ThreadStart::Root => ("root", None, None, None),
+        ThreadStart::Fork { of, .. } => ("fork", Some(of.blob()), None, None),
+        ThreadStart::Spawned { by, call } => ("spawned", None, *by, call.as_ref().map(|call| &call.0)),
     };
-    let Link { raw: Digest(raw), normal: Digest(normal) } = base.link;
+    let ChainLink { raw: Digest(raw), normal: Digest(normal) } = base.link;
     desk.connection
         .prepare_cached(
             "INSERT INTO threads (id, session, name, start, parent, base_seq, base_raw_link, base_normal_link,

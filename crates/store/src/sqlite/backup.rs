@@ -7,11 +7,11 @@ use rusqlite::{
     backup::{Backup, StepResult},
 };
 
-use super::{fault::Fault, schema};
+use super::{schema, sqlite_error::SqliteError};
 use crate::{error::StoreError, records::BackupProgress};
 
 /// Pages between two reports: about a megabyte.
-const STEP: std::ffi::c_int = 256;
+const PAGES_PER_STEP: std::ffi::c_int = 256;
 
 /// Copies one moment of the database to a new file that only its owner may read. `source` is in a read transaction,
 /// so that appends meanwhile do not make the copy start again.
@@ -19,8 +19,8 @@ pub(super) fn backup(
     source: &Connection,
     to: &Path,
     progress: &mut dyn FnMut(BackupProgress),
-) -> Result<(), Fault> {
-    let made = schema::private().create_new(true).open(to);
+) -> Result<(), SqliteError> {
+    let made = schema::owner_only_options().create_new(true).open(to);
     let file = made.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => StoreError::Exists { path: to.to_owned() },
         _ => StoreError::Io { doing: "making the backup", path: to.to_owned(), source },
@@ -36,13 +36,13 @@ pub(super) fn backup(
     copied
 }
 
-fn copy(source: &Connection, to: &Path, progress: &mut dyn FnMut(BackupProgress)) -> Result<(), Fault> {
+fn copy(source: &Connection, to: &Path, progress: &mut dyn FnMut(BackupProgress)) -> Result<(), SqliteError> {
     // The first read fixes the moment.
     schema::version(source)?;
     let mut target = Connection::open(to)?;
     let backup = Backup::new(source, &mut target)?;
     loop {
-        let step = backup.step(STEP)?;
+        let step = backup.step(PAGES_PER_STEP)?;
         let state = backup.progress();
         let pages = |number: std::ffi::c_int| u64::try_from(number).unwrap_or(0);
         let (total, left) = (pages(state.pagecount), pages(state.remaining));

@@ -3,26 +3,26 @@
 
 use epitome_core::{
     Digest, EventId, Seq, ThreadId, Tokens,
-    event::{Time, Usage},
+    event::{Timestamp, Usage},
     profile::Money,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
-    Sqlite,
+    SqliteStore,
     codec::{self, AsBlob, signed, unsigned},
-    commit::{misplaced, within},
-    fault::Fault,
-    read::{self, Segment},
-    writer::Desk,
+    commit::{check_within, misplaced_record},
+    sqlite_error::SqliteError,
+    thread_view::{self, OwnedEventRange},
+    writer::WriteTx,
 };
 use crate::{
     error::StoreError,
-    records::{CallRow, Content, NewCall, NewOutcome, Outcome},
+    records::{CallRow, HashedText, NewCall, NewCallOutcome, OutcomeRow},
 };
 
 /// Calls of models, and the contents they were made with.
-impl Sqlite {
+impl SqliteStore {
     /// The text with this hash, if it was ever stored.
     pub fn content(&self, hash: Digest) -> Result<Option<String>, StoreError> {
         self.lend("reading a content", |connection| {
@@ -34,7 +34,7 @@ impl Sqlite {
     /// The calls of the thread's view from the number `from` on, oldest first, at most `limit`.
     pub fn calls(&self, thread: ThreadId, from: u64, limit: usize) -> Result<Vec<CallRow>, StoreError> {
         self.lend("reading calls", |connection| {
-            let view = View::of(connection, thread)?;
+            let view = CallView::of(connection, thread)?;
             let mut calls = Vec::new();
             for stretch in &view.stretches {
                 let numbers = (from.max(stretch.from), stretch.until);
@@ -42,7 +42,7 @@ impl Sqlite {
                     connection,
                     stretch.thread,
                     numbers,
-                    Order::Oldest,
+                    CallOrder::Oldest,
                     limit - calls.len(),
                     &mut calls,
                 )?;
@@ -60,11 +60,11 @@ impl Sqlite {
     /// The newest call of the thread's view.
     pub fn last_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
         self.lend("reading calls", |connection| {
-            let view = View::of(connection, thread)?;
+            let view = CallView::of(connection, thread)?;
             let mut calls = Vec::new();
             for stretch in view.stretches.iter().rev() {
                 let numbers = (stretch.from, stretch.until);
-                view.read(connection, stretch.thread, numbers, Order::Newest, 1, &mut calls)?;
+                view.read(connection, stretch.thread, numbers, CallOrder::Newest, 1, &mut calls)?;
                 if !calls.is_empty() {
                     break;
                 }
@@ -74,14 +74,14 @@ impl Sqlite {
     }
 
     /// The newest call of the thread's view that was not relayed as its client sent it.
-    pub fn last_made_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
+    pub fn last_composed_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
         let number = self.lend("reading calls", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT number FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND sent <> ?4
                  ORDER BY number DESC LIMIT 1",
             )?;
-            for Stretch { thread, from, until } in stretches(connection, thread)?.into_iter().rev() {
-                let numbers = params![thread.blob(), signed(from), signed(until), NewCall::RELAYED];
+            for OwnedCallRange { thread, from, until } in owned_call_ranges(connection, thread)?.into_iter().rev() {
+                let numbers = params![thread.blob(), signed(from), signed(until), NewCall::RELAYED_SENT];
                 if let Some(number) = statement.query_row(numbers, |row| row.get(0)).optional()? {
                     return Ok(Some(unsigned(number)));
                 }
@@ -93,14 +93,14 @@ impl Sqlite {
 
     /// Decisions for the calls of the thread's view, oldest first: the number and the head of every call that
     /// has any, and the decisions.
-    pub fn passes(&self, thread: ThreadId) -> Result<Vec<(u64, Seq, String)>, StoreError> {
+    pub fn edit_records(&self, thread: ThreadId) -> Result<Vec<(u64, Seq, String)>, StoreError> {
         self.lend("reading calls", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT number, head, pass FROM model_calls
                  WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND pass IS NOT NULL ORDER BY number",
             )?;
             let mut passes = Vec::new();
-            for Stretch { thread, from, until } in stretches(connection, thread)? {
+            for OwnedCallRange { thread, from, until } in owned_call_ranges(connection, thread)? {
                 let mut rows = statement.query(params![thread.blob(), signed(from), signed(until)])?;
                 while let Some(row) = rows.next()? {
                     passes.push((unsigned(row.get(0)?), codec::seq(row, 1)?, row.get(2)?));
@@ -112,14 +112,14 @@ impl Sqlite {
 
     /// Records of rewriting the clients' requests, oldest first: the number of every call that has one, the
     /// rendering it names and the record.
-    pub fn scripts(&self, thread: ThreadId) -> Result<Vec<(u64, Digest, String)>, StoreError> {
-        let mut scripts = self.scripts_before(thread, u64::MAX, usize::MAX >> 1)?;
+    pub fn rewrite_records(&self, thread: ThreadId) -> Result<Vec<(u64, Digest, String)>, StoreError> {
+        let mut scripts = self.rewrite_records_before(thread, u64::MAX, usize::MAX >> 1)?;
         scripts.reverse();
         Ok(scripts)
     }
 
     /// The same, newest first, at most `limit` of those before the call `before`.
-    pub fn scripts_before(
+    pub fn rewrite_records_before(
         &self,
         thread: ThreadId,
         before: u64,
@@ -132,7 +132,9 @@ impl Sqlite {
                  ORDER BY number DESC LIMIT ?4",
             )?;
             let mut scripts = Vec::new();
-            for Stretch { thread, from, until } in stretches(connection, thread)?.into_iter().rev() {
+            for OwnedCallRange { thread, from, until } in
+                owned_call_ranges(connection, thread)?.into_iter().rev()
+            {
                 let left = signed((limit - scripts.len()) as u64);
                 let numbers = params![thread.blob(), signed(from), signed(until.min(before)), left];
                 let mut rows = statement.query(numbers)?;
@@ -147,7 +149,7 @@ impl Sqlite {
 
 /// The calls of a view that one thread owns: those numbered `from..until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct OwnedCallRange {
     /// The owner.
     pub(super) thread: ThreadId,
     /// The first number.
@@ -157,7 +159,10 @@ pub(super) struct Stretch {
 }
 
 /// The stretches of a thread's view, oldest first; the last is the thread's own.
-pub(super) fn stretches(connection: &Connection, thread: ThreadId) -> Result<Vec<Stretch>, Fault> {
+pub(super) fn owned_call_ranges(
+    connection: &Connection,
+    thread: ThreadId,
+) -> Result<Vec<OwnedCallRange>, SqliteError> {
     let mut statement =
         connection.prepare_cached("SELECT number, parent, base_calls FROM threads WHERE id = ?1")?;
     let mut stretches = Vec::new();
@@ -170,14 +175,16 @@ pub(super) fn stretches(connection: &Connection, thread: ThreadId) -> Result<Vec
                 Ok((row.get::<_, i64>(0)?, row.get::<_, Option<[u8; 16]>>(1)?, row.get::<_, i64>(2)?))
             })
             .optional()?;
-        let Some((number, parent, base)) = row else { return Err(read::missing(thread, at)) };
+        let Some((number, parent, base)) = row else { return Err(thread_view::missing_thread(thread, at)) };
         if number >= youngest {
-            return Err(Fault::Damaged(format!("thread {at} is older than the thread it was forked from")));
+            return Err(SqliteError::Damaged(format!(
+                "thread {at} is older than the thread it was forked from"
+            )));
         }
         youngest = number;
         let from = unsigned(base);
         if from < until {
-            stretches.push(Stretch { thread: at, from, until });
+            stretches.push(OwnedCallRange { thread: at, from, until });
         }
         until = until.min(from);
         match parent {
@@ -190,13 +197,17 @@ pub(super) fn stretches(connection: &Connection, thread: ThreadId) -> Result<Vec
 }
 
 /// Number of calls of a thread's view that saw no event after `at`.
-pub(super) fn made_by(connection: &Connection, thread: ThreadId, at: Seq) -> Result<u64, Fault> {
+pub(super) fn count_calls_through(
+    connection: &Connection,
+    thread: ThreadId,
+    at: Seq,
+) -> Result<u64, SqliteError> {
     let mut ends = connection.prepare_cached(
         "SELECT max(number) FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3",
     )?;
     let mut head =
         connection.prepare_cached("SELECT head FROM model_calls WHERE thread = ?1 AND number = ?2")?;
-    for Stretch { thread, from, until } in stretches(connection, thread)?.into_iter().rev() {
+    for OwnedCallRange { thread, from, until } in owned_call_ranges(connection, thread)?.into_iter().rev() {
         let last: Option<i64> =
             ends.query_row(params![thread.blob(), signed(from), signed(until)], |row| row.get(0))?;
         let Some(last) = last else { continue };
@@ -219,13 +230,13 @@ pub(super) fn made_by(connection: &Connection, thread: ThreadId, at: Seq) -> Res
 }
 
 /// Checks that a content matches its hash.
-pub(super) fn check(content: &Content) -> Result<(), StoreError> {
+pub(super) fn check_hash(content: &HashedText) -> Result<(), StoreError> {
     let found = Digest::of(content.text.as_bytes());
     if found == content.hash { Ok(()) } else { Err(StoreError::ContentDiffers { hash: content.hash, found }) }
 }
 
 /// Stores a content, unless it is there.
-pub(super) fn keep(desk: &Desk<'_>, content: &Content) -> Result<(), Fault> {
+pub(super) fn store_text(desk: &WriteTx<'_>, content: &HashedText) -> Result<(), SqliteError> {
     if !is_kept(desk, content.hash)? {
         desk.connection
             .prepare_cached("INSERT INTO contents (hash, text) VALUES (?1, ?2)")?
@@ -235,8 +246,12 @@ pub(super) fn keep(desk: &Desk<'_>, content: &Content) -> Result<(), Fault> {
 }
 
 /// Stores a content that the script of the next call names.
-pub(super) fn keep_piece(desk: &Desk<'_>, thread: ThreadId, content: &Content) -> Result<(), Fault> {
-    keep(desk, content)?;
+pub(super) fn store_piece(
+    desk: &WriteTx<'_>,
+    thread: ThreadId,
+    content: &HashedText,
+) -> Result<(), SqliteError> {
+    store_text(desk, content)?;
     let (call, _) = end_of_calls(desk.connection, thread)?;
     desk.connection
         .prepare_cached("INSERT OR IGNORE INTO script_contents (thread, hash, call) VALUES (?1, ?2, ?3)")?
@@ -244,12 +259,12 @@ pub(super) fn keep_piece(desk: &Desk<'_>, thread: ThreadId, content: &Content) -
     Ok(())
 }
 
-fn is_kept(desk: &Desk<'_>, hash: Digest) -> Result<bool, Fault> {
+fn is_kept(desk: &WriteTx<'_>, hash: Digest) -> Result<bool, SqliteError> {
     Ok(desk.connection.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?.exists([hash.0])?)
 }
 
 /// Refuses to go on unless so many calls were made in the thread's view.
-pub(super) fn expect(desk: &Desk<'_>, thread: ThreadId, calls: u64) -> Result<(), Fault> {
+pub(super) fn expect_call_count(desk: &WriteTx<'_>, thread: ThreadId, calls: u64) -> Result<(), SqliteError> {
     match end_of_calls(desk.connection, thread)? {
         (made, _) if made == calls => Ok(()),
         (made, _) => Err(StoreError::CallsConflict { thread, calls, made }.into()),
@@ -257,15 +272,23 @@ pub(super) fn expect(desk: &Desk<'_>, thread: ThreadId, calls: u64) -> Result<()
 }
 
 /// Adds a call to a thread that ends at `end`; gives its number.
-pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall) -> Result<u64, Fault> {
+pub(super) fn insert(
+    desk: &WriteTx<'_>,
+    thread: ThreadId,
+    end: Seq,
+    call: &NewCall,
+) -> Result<u64, SqliteError> {
     let (number, before) = end_of_calls(desk.connection, thread)?;
-    within("call", thread, ("head", call.head), (before, end))?;
+    check_within("call", thread, ("head", call.head), (before, end))?;
     if let Some(id) = call.summary {
-        let owner = owner(&read::segments(desk.connection, thread, Seq::START)?, id.seq);
+        let owner = owner(&thread_view::owned_event_ranges(desk.connection, thread, Seq::START)?, id.seq);
         if owner != Some(id.thread) || id.seq > end {
-            return Err(
-                misplaced("call", thread, format!("it stands on event {id}, which is not its own")).into()
-            );
+            return Err(misplaced_record(
+                "call",
+                thread,
+                format!("it stands on event {id}, which is not its own"),
+            )
+            .into());
         }
     }
     let inserted = desk
@@ -304,7 +327,7 @@ pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall
 }
 
 /// Error of a refused call, if it names a content that is not there.
-fn unkept(desk: &Desk<'_>, call: &NewCall) -> Result<Option<Fault>, Fault> {
+fn unkept(desk: &WriteTx<'_>, call: &NewCall) -> Result<Option<SqliteError>, SqliteError> {
     for hash in [Some(call.policy), call.profile, Some(call.rendering)].into_iter().flatten() {
         if !is_kept(desk, hash)? {
             return Ok(Some(StoreError::UnknownContent(hash).into()));
@@ -314,20 +337,20 @@ fn unkept(desk: &Desk<'_>, call: &NewCall) -> Result<Option<Fault>, Fault> {
 }
 
 /// The number the next call of a thread gets, and the head of the last one of its view.
-fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq), Fault> {
+fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq), SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT number, head FROM model_calls WHERE thread = ?1 AND number < ?2 ORDER BY number DESC LIMIT 1",
     )?;
     let mut last = |thread: ThreadId, until: u64| {
         let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let last = statement.query_row(params![thread.blob(), signed(until)], place).optional()?;
-        Ok::<_, Fault>(last.map(|(number, head)| (unsigned(number) + 1, Seq(unsigned(head)))))
+        Ok::<_, SqliteError>(last.map(|(number, head)| (unsigned(number) + 1, Seq(unsigned(head)))))
     };
     // Its own calls come last, and most threads have some.
     if let Some(last) = last(thread, u64::MAX)? {
         return Ok(last);
     }
-    for Stretch { thread, until, .. } in stretches(connection, thread)?.into_iter().rev() {
+    for OwnedCallRange { thread, until, .. } in owned_call_ranges(connection, thread)?.into_iter().rev() {
         if let Some(last) = last(thread, until)? {
             return Ok(last);
         }
@@ -336,9 +359,13 @@ fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq),
 }
 
 /// Adds a report about a call's end to the thread that owns the call.
-pub(super) fn end(desk: &Desk<'_>, thread: ThreadId, outcome: &NewOutcome) -> Result<(), Fault> {
+pub(super) fn insert_outcome(
+    desk: &WriteTx<'_>,
+    thread: ThreadId,
+    outcome: &NewCallOutcome,
+) -> Result<(), SqliteError> {
     let number = outcome.call;
-    let unknown = || Fault::Store(StoreError::UnknownCall { thread, number });
+    let unknown = || SqliteError::Store(StoreError::UnknownCall { thread, number });
     let mut statement =
         desk.connection.prepare_cached("SELECT id FROM model_calls WHERE thread = ?1 AND number = ?2")?;
     let mut find = |thread: ThreadId| {
@@ -346,7 +373,7 @@ pub(super) fn end(desk: &Desk<'_>, thread: ThreadId, outcome: &NewOutcome) -> Re
     };
     let mut call: Option<i64> = find(thread)?;
     if call.is_none() {
-        let stretches = stretches(desk.connection, thread)?;
+        let stretches = owned_call_ranges(desk.connection, thread)?;
         let owner = stretches.iter().find(|stretch| (stretch.from..stretch.until).contains(&number));
         call = find(owner.ok_or_else(unknown)?.thread)?;
     }
@@ -373,21 +400,21 @@ const COLUMNS: &str = "id, thread, number, head, time, epoch, estimated, bytes, 
     rendering, format, model, cause, pass, plan, steps, sent, script";
 
 #[derive(Clone, Copy)]
-enum Order {
+enum CallOrder {
     Oldest,
     Newest,
 }
 
 /// Data for reading the calls that a thread sees.
-struct View {
-    stretches: Vec<Stretch>,
-    segments: Vec<Segment>,
+struct CallView {
+    stretches: Vec<OwnedCallRange>,
+    segments: Vec<OwnedEventRange>,
 }
 
-impl View {
-    fn of(connection: &Connection, thread: ThreadId) -> Result<Self, Fault> {
-        let segments = read::segments(connection, thread, Seq::START)?;
-        Ok(Self { stretches: stretches(connection, thread)?, segments })
+impl CallView {
+    fn of(connection: &Connection, thread: ThreadId) -> Result<Self, SqliteError> {
+        let segments = thread_view::owned_event_ranges(connection, thread, Seq::START)?;
+        Ok(Self { stretches: owned_call_ranges(connection, thread)?, segments })
     }
 
     /// Adds the calls of `owner` numbered `from..until`, at most `limit`.
@@ -396,13 +423,13 @@ impl View {
         connection: &Connection,
         owner: ThreadId,
         (from, until): (u64, u64),
-        order: Order,
+        order: CallOrder,
         limit: usize,
         calls: &mut Vec<CallRow>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteError> {
         let order = match order {
-            Order::Oldest => "ASC",
-            Order::Newest => "DESC",
+            CallOrder::Oldest => "ASC",
+            CallOrder::Newest => "DESC",
         };
         let mut statement = connection.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3
@@ -417,20 +444,20 @@ impl View {
     }
 
     /// Decodes a row of [`COLUMNS`].
-    fn row(&self, connection: &Connection, row: &Row<'_>) -> Result<CallRow, Fault> {
+    fn row(&self, connection: &Connection, row: &Row<'_>) -> Result<CallRow, SqliteError> {
         let (thread, number) = (codec::thread(row, 1)?, unsigned(row.get(2)?));
         let summary = match row.get::<_, Option<i64>>(8)?.map(|seq| Seq(unsigned(seq))) {
             Some(seq) => {
                 let owner = owner(&self.segments, seq);
                 let damaged =
-                    || Fault::Damaged(format!("call {number} of {thread} stands on no event {seq}"));
+                    || SqliteError::Damaged(format!("call {number} of {thread} stands on no event {seq}"));
                 Some(EventId { thread: owner.ok_or_else(damaged)?, seq })
             }
             None => None,
         };
         let call = NewCall {
             head: codec::seq(row, 3)?,
-            time: row.get::<_, Option<i64>>(4)?.map(Time),
+            time: row.get::<_, Option<i64>>(4)?.map(Timestamp),
             model: row.get(14)?,
             format: row.get(13)?,
             policy: Digest(row.get(10)?),
@@ -452,7 +479,7 @@ impl View {
     }
 }
 
-fn outcomes(connection: &Connection, call: i64) -> Result<Vec<Outcome>, Fault> {
+fn outcomes(connection: &Connection, call: i64) -> Result<Vec<OutcomeRow>, SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT time, answer, usage, cost, error FROM call_outcomes WHERE call = ?1 ORDER BY number",
     )?;
@@ -460,8 +487,8 @@ fn outcomes(connection: &Connection, call: i64) -> Result<Vec<Outcome>, Fault> {
     let mut outcomes = Vec::new();
     while let Some(row) = rows.next()? {
         let usage = row.get::<_, Option<String>>(2)?.map(|json| usage(&json)).transpose()?;
-        outcomes.push(Outcome {
-            time: row.get::<_, Option<i64>>(0)?.map(Time),
+        outcomes.push(OutcomeRow {
+            time: row.get::<_, Option<i64>>(0)?.map(Timestamp),
             answer: row.get::<_, Option<String>>(1)?.map(Into::into),
             usage,
             cost: row.get::<_, Option<i64>>(3)?.map(|cost| Money(unsigned(cost))),
@@ -472,12 +499,13 @@ fn outcomes(connection: &Connection, call: i64) -> Result<Vec<Outcome>, Fault> {
 }
 
 /// Reads back a usage.
-fn usage(json: &str) -> Result<Usage, Fault> {
-    serde_json::from_str(json).map_err(|error| Fault::Damaged(format!("a usage cannot be read: {error}")))
+fn usage(json: &str) -> Result<Usage, SqliteError> {
+    serde_json::from_str(json)
+        .map_err(|error| SqliteError::Damaged(format!("a usage cannot be read: {error}")))
 }
 
 /// Owner of the event at `seq` of a view.
-fn owner(segments: &[Segment], seq: Seq) -> Option<ThreadId> {
+fn owner(segments: &[OwnedEventRange], seq: Seq) -> Option<ThreadId> {
     let segment = segments.iter().find(|segment| segment.after < seq && seq <= segment.until)?;
     Some(segment.thread)
 }

@@ -3,71 +3,71 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, Tokens,
-    event::{Dialect, Raw, Time},
+    ChainLink, Digest, Event, EventId, Fact, LoggedEvent, Seq, SessionId, ThreadId, Tokens,
+    event::{RawDialect, RawJson, Timestamp},
     id::JobId,
 };
 use rusqlite::{Connection, Row};
 
-use super::{fault::Fault, media};
+use super::{media, sqlite_error::SqliteError};
 
-/// The columns that [`logged`] reads, in its order.
+/// The columns that [`stored`] reads, in its order.
 pub(super) const EVENT_COLUMNS: &str =
     "id, thread, seq, time, dialect, media, normal_digest, raw_link, normal_link, origin, fact, raw, kind";
 
 /// An event as it is stored: the fact's exact text beside its values.
-pub(super) struct Stored {
+pub(super) struct EventRow {
     pub(super) row: i64,
-    pub(super) logged: Logged,
+    pub(super) logged: LoggedEvent,
     pub(super) fact: String,
     pub(super) kind: String,
 }
 
 /// Decodes a row of [`EVENT_COLUMNS`]; media that were taken out of the raw JSON are put back.
-pub(super) fn stored(connection: &Connection, row: &Row<'_>) -> Result<Stored, Fault> {
+pub(super) fn stored(connection: &Connection, row: &Row<'_>) -> Result<EventRow, SqliteError> {
     let id = EventId { thread: thread(row, 1)?, seq: seq(row, 2)? };
     let fact: String = row.get(10)?;
-    let parsed: Fact = serde_json::from_str(&fact).map_err(|error| Fault::unreadable(id, error))?;
+    let parsed: Fact = serde_json::from_str(&fact).map_err(|error| SqliteError::unreadable(id, error))?;
     let json: Arc<str> = match (row.get::<_, Option<String>>(11)?, row.get::<_, u32>(5)?) {
         (None, _) => fact.as_str().into(),
         (Some(raw), 0) => raw.into(),
         (Some(packed), _) => {
-            media::unpack(connection, &packed)?.map_err(|why| Fault::unreadable(id, why))?.into()
+            media::unpack(connection, &packed)?.map_err(|why| SqliteError::unreadable(id, why))?.into()
         }
     };
     let event = Event {
-        time: row.get::<_, Option<i64>>(3)?.map(Time),
+        time: row.get::<_, Option<i64>>(3)?.map(Timestamp),
         origin: row.get(9)?,
         fact: parsed,
-        raw: Raw { dialect: Dialect::from(row.get::<_, String>(4)?), json },
+        raw: RawJson { dialect: RawDialect::from(row.get::<_, String>(4)?), json },
         normal: row.get::<_, Option<[u8; 32]>>(6)?.map(Digest),
     };
-    let link = Link { raw: Digest(row.get(7)?), normal: Digest(row.get(8)?) };
-    Ok(Stored { row: row.get(0)?, logged: Logged { id, event, link }, fact, kind: row.get(12)? })
+    let link = ChainLink { raw: Digest(row.get(7)?), normal: Digest(row.get(8)?) };
+    Ok(EventRow { row: row.get(0)?, logged: LoggedEvent { id, event, link }, fact, kind: row.get(12)? })
 }
 
 /// A thread's id.
-pub(super) fn thread(row: &Row<'_>, column: usize) -> Result<ThreadId, Fault> {
+pub(super) fn thread(row: &Row<'_>, column: usize) -> Result<ThreadId, SqliteError> {
     Ok(ThreadId::new(uuid(row.get(column)?)))
 }
 
 /// A session's id.
-pub(super) fn session(row: &Row<'_>, column: usize) -> Result<SessionId, Fault> {
+pub(super) fn session(row: &Row<'_>, column: usize) -> Result<SessionId, SqliteError> {
     Ok(SessionId::new(uuid(row.get(column)?)))
 }
 
 /// A job's id.
-pub(super) fn job(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {
+pub(super) fn job(row: &Row<'_>, column: usize) -> Result<JobId, SqliteError> {
     Ok(JobId::new(uuid(row.get(column)?)))
 }
 
 /// A place. Negative ones are never written; a file that has one gets the start.
-pub(super) fn seq(row: &Row<'_>, column: usize) -> Result<Seq, Fault> {
+pub(super) fn seq(row: &Row<'_>, column: usize) -> Result<Seq, SqliteError> {
     Ok(Seq(unsigned(row.get(column)?)))
 }
 
 /// An event's id in two neighbouring columns, both NULL if there is none.
-pub(super) fn event_id(row: &Row<'_>, column: usize) -> Result<Option<EventId>, Fault> {
+pub(super) fn event_id(row: &Row<'_>, column: usize) -> Result<Option<EventId>, SqliteError> {
     match row.get::<_, Option<[u8; 16]>>(column)? {
         Some(thread) => Ok(Some(EventId { thread: ThreadId::new(uuid(thread)), seq: seq(row, column + 1)? })),
         None => Ok(None),
@@ -127,12 +127,12 @@ pub(super) fn pieces_blob(pieces: &[Tokens]) -> Vec<u8> {
 }
 
 /// Reads back a blob written by [`pieces_blob`].
-pub(super) fn pieces(blob: &[u8]) -> Result<Vec<Tokens>, Fault> {
+pub(super) fn pieces(blob: &[u8]) -> Result<Vec<Tokens>, SqliteError> {
     let mut pieces = Vec::new();
     let (mut piece, mut shift) = (0_u64, 0);
     for byte in blob {
         if shift > 63 {
-            return Err(Fault::Damaged("a token count is too large to be one".to_owned()));
+            return Err(SqliteError::Damaged("a token count is too large to be one".to_owned()));
         }
         piece |= u64::from(byte & 0x7f) << shift;
         shift += 7;
@@ -142,7 +142,7 @@ pub(super) fn pieces(blob: &[u8]) -> Result<Vec<Tokens>, Fault> {
         }
     }
     if shift > 0 {
-        return Err(Fault::Damaged("token counts are cut off".to_owned()));
+        return Err(SqliteError::Damaged("token counts are cut off".to_owned()));
     }
     Ok(pieces)
 }

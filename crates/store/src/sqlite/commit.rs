@@ -4,33 +4,39 @@ use epitome_core::{Seq, ThreadId, TokenCounter};
 use serde::de::IgnoredAny;
 
 use super::{
-    Sqlite,
-    append::{self, Append},
-    calls, exchanges,
-    fault::Fault,
-    jobs, sessions,
-    writer::Desk,
+    SqliteStore,
+    append::{self, PreparedAppend},
+    calls, exchanges, jobs, sessions,
+    sqlite_error::SqliteError,
+    writer::WriteTx,
 };
 use crate::{
     error::StoreError,
-    log::Head,
-    records::{BecomesHead, Commit, Committed, NewCall, NewExchange, NewSession, Opens, Record},
+    log::ThreadHead,
+    records::{
+        CommitReceipt, CommitRecord, HeadPromotion, NewCall, NewExchange, NewSession, ThreadCommit,
+        ThreadOpening,
+    },
 };
 
-impl Sqlite {
+impl SqliteStore {
     /// Writes events and records together, and makes their thread and session if requested, if the thread
     /// ends where the caller expects; otherwise [`StoreError::Conflict`], as for an append. A refused commit
     /// writes nothing at all.
-    pub fn commit(&self, commit: Commit) -> Result<Head, StoreError> {
+    pub fn commit(&self, commit: ThreadCommit) -> Result<ThreadHead, StoreError> {
         self.commit_numbered(commit).map(|committed| committed.head)
     }
 
     /// The same without waiting for it. `then` receives the outcome, at once or on the thread that writes,
     /// and must not wait for the store itself. It is dropped without being called if that thread dies.
-    pub fn commit_then(&self, commit: Commit, then: impl FnOnce(Result<Head, StoreError>) + Send + 'static) {
-        match Prepared::new(commit, self.options.counter.as_deref()) {
+    pub fn commit_then(
+        &self,
+        commit: ThreadCommit,
+        then: impl FnOnce(Result<ThreadHead, StoreError>) + Send + 'static,
+    ) {
+        match PreparedCommit::new(commit, self.options.counter.as_deref()) {
             Ok(mut prepared) => {
-                let work = move |desk: &mut Desk<'_>| prepared.run(desk);
+                let work = move |desk: &mut WriteTx<'_>| prepared.run(desk);
                 self.writer.write_then("committing", work, |done| then(done.map(|done| done.head)));
             }
             Err(error) => then(Err(error)),
@@ -38,23 +44,23 @@ impl Sqlite {
     }
 
     /// As [`commit`](Self::commit), and says which numbers its calls were given.
-    pub fn commit_numbered(&self, commit: Commit) -> Result<Committed, StoreError> {
-        let mut prepared = Prepared::new(commit, self.options.counter.as_deref())?;
+    pub fn commit_numbered(&self, commit: ThreadCommit) -> Result<CommitReceipt, StoreError> {
+        let mut prepared = PreparedCommit::new(commit, self.options.counter.as_deref())?;
         self.writer.write("committing", move |desk| prepared.run(desk))
     }
 }
 
 /// A commit of which all that needs no lock has been done.
-struct Prepared {
+struct PreparedCommit {
     thread: ThreadId,
-    opens: Option<Opens>,
-    append: Append,
-    records: Vec<Record>,
+    opens: Option<ThreadOpening>,
+    append: PreparedAppend,
+    records: Vec<CommitRecord>,
 }
 
-impl Prepared {
-    fn new(commit: Commit, counter: Option<&dyn TokenCounter>) -> Result<Self, StoreError> {
-        let Commit { thread, after, events, mut records, opens } = commit;
+impl PreparedCommit {
+    fn new(commit: ThreadCommit, counter: Option<&dyn TokenCounter>) -> Result<Self, StoreError> {
+        let ThreadCommit { thread, after, events, mut records, opens } = commit;
         if let Some(opens) = &opens {
             check_opening(thread, after, opens)?;
         }
@@ -62,11 +68,11 @@ impl Prepared {
             check(thread, record)?;
         }
         // Calls name contents, so these come first. The sort keeps the order of the rest.
-        records.sort_by_key(|record| !matches!(record, Record::Content(_) | Record::Piece(_)));
-        Ok(Self { thread, opens, append: Append::new(thread, after, events, counter), records })
+        records.sort_by_key(|record| !matches!(record, CommitRecord::Content(_) | CommitRecord::Piece(_)));
+        Ok(Self { thread, opens, append: PreparedAppend::new(thread, after, events, counter), records })
     }
 
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<Committed, Fault> {
+    fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<CommitReceipt, SqliteError> {
         let made = match &self.opens {
             Some(opens) => open(desk, opens)?,
             None => None,
@@ -75,21 +81,23 @@ impl Prepared {
             Some(start) => self.append.run_after(desk, start)?,
             None => self.append.run(desk)?,
         };
-        let mut committed = Committed { head, calls: Vec::new() };
+        let mut committed = CommitReceipt { head, calls: Vec::new() };
         for record in &self.records {
             match record {
-                Record::Content(content) => calls::keep(desk, content)?,
-                Record::Piece(content) => calls::keep_piece(desk, self.thread, content)?,
-                Record::CallsSoFar(calls) => calls::expect(desk, self.thread, *calls)?,
-                Record::Call(call) => {
+                CommitRecord::Content(content) => calls::store_text(desk, content)?,
+                CommitRecord::Piece(content) => calls::store_piece(desk, self.thread, content)?,
+                CommitRecord::CallsSoFar(calls) => calls::expect_call_count(desk, self.thread, *calls)?,
+                CommitRecord::Call(call) => {
                     committed.calls.push(calls::insert(desk, self.thread, head.seq, call)?);
                 }
-                Record::Outcome(outcome) => calls::end(desk, self.thread, outcome)?,
-                Record::Job(job) => jobs::insert(desk, head.seq, job)?,
-                Record::Adopted { job, compaction } => jobs::adopt(desk, self.thread, *job, *compaction)?,
-                Record::CancelJob { job, reason } => jobs::cancel(desk, *job, reason)?,
-                Record::Exchange(exchange) => exchanges::insert(desk, self.thread, head.seq, exchange)?,
-                Record::Head => sessions::go_on_with(desk, self.thread)?,
+                CommitRecord::Outcome(outcome) => calls::insert_outcome(desk, self.thread, outcome)?,
+                CommitRecord::Job(job) => jobs::insert(desk, head.seq, job)?,
+                CommitRecord::Adopted { job, compaction } => {
+                    jobs::adopt(desk, self.thread, *job, *compaction)?
+                }
+                CommitRecord::CancelJob { job, reason } => jobs::cancel(desk, *job, reason)?,
+                CommitRecord::Exchange(exchange) => exchanges::insert(desk, self.thread, head.seq, exchange)?,
+                CommitRecord::Head => sessions::set_head_of_session(desk, self.thread)?,
             }
         }
         Ok(committed)
@@ -97,79 +105,79 @@ impl Prepared {
 }
 
 /// Makes the thread of a commit, and its session if that is new; gives where the thread ends, if it is new.
-fn open(desk: &mut Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
-    let Opens { session, thread, head } = opens;
+fn open(desk: &mut WriteTx<'_>, opens: &ThreadOpening) -> Result<Option<ThreadHead>, SqliteError> {
+    let ThreadOpening { session, thread, head } = opens;
     match session {
         Some(session) => {
             if is_elsewhere(desk, session)? {
                 let (thread, after) = (thread.id, opens.after());
-                return Err(StoreError::Conflict { thread, after, head: Head::START }.into());
+                return Err(StoreError::Conflict { thread, after, head: ThreadHead::START }.into());
             }
             sessions::create(desk, session)?;
         }
-        None => sessions::expect(desk.connection, thread.session)?,
+        None => sessions::expect_session(desk.connection, thread.session)?,
     }
     let made = append::make(desk, thread, *head)?;
-    if made.is_none() && *head == BecomesHead::Yes {
-        sessions::go_on_with(desk, thread.id)?;
+    if made.is_none() && *head == HeadPromotion::Yes {
+        sessions::set_head_of_session(desk, thread.id)?;
     }
     Ok(made)
 }
 
 /// Returns true if a session with the same name exists in another place.
-fn is_elsewhere(desk: &Desk<'_>, session: &NewSession) -> Result<bool, Fault> {
+fn is_elsewhere(desk: &WriteTx<'_>, session: &NewSession) -> Result<bool, SqliteError> {
     let Some(key) = &session.key else { return Ok(false) };
-    let known = sessions::named(desk.connection, &session.principal, key, session.id)?;
+    let known = sessions::session_named(desk.connection, &session.principal, key, session.id)?;
     Ok(known.is_some_and(|known| known != session.id))
 }
 
 /// Checks the session and thread that a commit makes, by themselves.
-fn check_opening(thread: ThreadId, after: Seq, opens: &Opens) -> Result<(), StoreError> {
-    let Opens { session, thread: made, .. } = opens;
+fn check_opening(thread: ThreadId, after: Seq, opens: &ThreadOpening) -> Result<(), StoreError> {
+    let ThreadOpening { session, thread: made, .. } = opens;
     if made.id != thread {
-        return Err(misplaced("opening", thread, format!("it makes the thread {}", made.id)));
+        return Err(misplaced_record("opening", thread, format!("it makes the thread {}", made.id)));
     }
     if after != opens.after() {
         let why = format!("it starts after event {}, and the commit goes on after {after}", opens.after());
-        return Err(misplaced("opening", thread, why));
+        return Err(misplaced_record("opening", thread, why));
     }
     match session {
         Some(session) if session.id != made.session => {
             let why = format!("it makes the session {}, and the thread is of {}", session.id, made.session);
-            Err(misplaced("opening", thread, why))
+            Err(misplaced_record("opening", thread, why))
         }
         _ => Ok(()),
     }
 }
 
 /// Checks a record by itself.
-fn check(thread: ThreadId, record: &Record) -> Result<(), StoreError> {
+fn check(thread: ThreadId, record: &CommitRecord) -> Result<(), StoreError> {
     match record {
-        Record::Content(content) | Record::Piece(content) => calls::check(content),
-        Record::Call(NewCall { pass, sent, steps, plan, script, .. }) => {
-            json("pass of a call", pass.as_deref())?;
-            json("sent part of a call", Some(sent))?;
-            json("list of steps of a call", Some(steps))?;
-            json("plan of a call", plan.as_deref())?;
-            json("script of a call", script.as_deref())
+        CommitRecord::Content(content) | CommitRecord::Piece(content) => calls::check_hash(content),
+        CommitRecord::Call(NewCall { pass, sent, steps, plan, script, .. }) => {
+            check_json("pass of a call", pass.as_deref())?;
+            check_json("sent part of a call", Some(sent))?;
+            check_json("list of steps of a call", Some(steps))?;
+            check_json("plan of a call", plan.as_deref())?;
+            check_json("script of a call", script.as_deref())
         }
-        Record::Job(job) if job.thread != thread => {
-            Err(misplaced("job", thread, format!("it is for the thread {}", job.thread)))
+        CommitRecord::Job(job) if job.thread != thread => {
+            Err(misplaced_record("job", thread, format!("it is for the thread {}", job.thread)))
         }
-        Record::Job(job) => json("detail of a job", Some(&job.detail)),
-        Record::Exchange(NewExchange { observed, .. }) => {
-            json("observation of an exchange", observed.as_deref())
+        CommitRecord::Job(job) => check_json("detail of a job", Some(&job.detail)),
+        CommitRecord::Exchange(NewExchange { observed, .. }) => {
+            check_json("observation of an exchange", observed.as_deref())
         }
-        Record::CallsSoFar(_)
-        | Record::Outcome(_)
-        | Record::Adopted { .. }
-        | Record::CancelJob { .. }
-        | Record::Head => Ok(()),
+        CommitRecord::CallsSoFar(_)
+        | CommitRecord::Outcome(_)
+        | CommitRecord::Adopted { .. }
+        | CommitRecord::CancelJob { .. }
+        | CommitRecord::Head => Ok(()),
     }
 }
 
 /// Refuses a text that is not one JSON value.
-pub(super) fn json(what: &'static str, text: Option<&str>) -> Result<(), StoreError> {
+pub(super) fn check_json(what: &'static str, text: Option<&str>) -> Result<(), StoreError> {
     let Some(text) = text else { return Ok(()) };
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(IgnoredAny) => Ok(()),
@@ -178,12 +186,12 @@ pub(super) fn json(what: &'static str, text: Option<&str>) -> Result<(), StoreEr
 }
 
 /// A record that does not fit the thread.
-pub(super) fn misplaced(what: &'static str, thread: ThreadId, why: String) -> StoreError {
+pub(super) fn misplaced_record(what: &'static str, thread: ThreadId, why: String) -> StoreError {
     StoreError::Misplaced { what, thread, why }
 }
 
 /// Refuses a place outside `first..=last`.
-pub(super) fn within(
+pub(super) fn check_within(
     what: &'static str,
     thread: ThreadId,
     (name, place): (&str, Seq),
@@ -192,7 +200,7 @@ pub(super) fn within(
     if first <= place && place <= last {
         return Ok(());
     }
-    Err(misplaced(
+    Err(misplaced_record(
         what,
         thread,
         format!("its {name} is event {place}, which is not one of {first} to {last}"),

@@ -5,37 +5,41 @@
 
 use std::path::Path;
 
-use epitome_core::{Digest, EventId, Link, Logged, ThreadId, TokenCounter};
+use epitome_core::{ChainLink, Digest, EventId, LoggedEvent, ThreadId, TokenCounter};
 use rusqlite::{Connection, Statement};
 
 use super::{
-    Options, behind, checks,
-    codec::{self, EVENT_COLUMNS, Stored},
-    derived,
-    fault::Fault,
-    read,
-    schema::{self, Access, Difference},
+    SqliteOptions,
+    codec::{self, EVENT_COLUMNS, EventRow},
+    deferred_derivation, derivation, record_checks,
+    schema::{self, SchemaDifference, StoreAccess},
+    sqlite_error::SqliteError,
+    thread_view,
 };
 use crate::{
-    error::CHECKING,
-    log::{Head, Start},
-    records::{Check, DoctorReport},
+    error::CHECKING_ACTION,
+    log::{ThreadHead, ThreadStart},
+    records::{DoctorCheck, DoctorReport},
 };
 
 /// The most problems one check lists; the rest is a number.
-const LISTED: usize = 50;
+const MAX_LISTED_PROBLEMS: usize = 50;
 
 /// Finding of a check: its coverage, and the problems.
-pub(super) type Finding = (String, Vec<String>);
+pub(super) type CheckFinding = (String, Vec<String>);
 
 /// Runs every check. One that cannot be finished reports why.
-pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<DoctorReport, Fault> {
+pub(super) fn examine(
+    path: &Path,
+    options: &SqliteOptions,
+    access: StoreAccess,
+) -> Result<DoctorReport, SqliteError> {
     let connection = schema::open_reader(path, options, access)?;
     connection.execute_batch("BEGIN")?;
     let counter = options.counter.as_deref();
-    let examination = Examination { connection: &connection, path, options };
+    let examination = DoctorRun { connection: &connection, path, options };
     let rebuilt = rebuild_beside(&connection, counter);
-    let derived = |name: &'static str, compare: &dyn Fn(&Connection) -> Result<Finding, Fault>| {
+    let derived = |name: &'static str, compare: &dyn Fn(&Connection) -> Result<CheckFinding, SqliteError>| {
         examination.check(name, |connection| match &rebuilt {
             Ok(()) => compare(connection),
             Err(_) => {
@@ -49,12 +53,12 @@ pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<
         examination.check("references", references),
         examination.check("hash chains", chains),
         examination.check("media", media),
-        examination.check("contents", checks::contents),
-        examination.check("calls", checks::calls),
-        examination.check("jobs", checks::jobs),
-        examination.check("summaries", checks::summaries),
-        examination.check("exchanges", checks::exchanges),
-        examination.check("principals", checks::principals),
+        examination.check("contents", record_checks::contents),
+        examination.check("calls", record_checks::calls),
+        examination.check("jobs", record_checks::jobs),
+        examination.check("summaries", record_checks::summaries),
+        examination.check("exchanges", record_checks::exchanges),
+        examination.check("principals", record_checks::principals),
         derived("turns", &|connection| same_rows(connection, "turn_rows", "thread, seq")),
         derived("totals", &totals),
         derived("token counts", &|connection| counts(connection, counter)),
@@ -64,34 +68,38 @@ pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<
     Ok(DoctorReport { checks })
 }
 
-struct Examination<'e> {
+struct DoctorRun<'e> {
     connection: &'e Connection,
     path: &'e Path,
-    options: &'e Options,
+    options: &'e SqliteOptions,
 }
 
-impl Examination<'_> {
-    fn check(&self, name: &str, run: impl FnOnce(&Connection) -> Result<Finding, Fault>) -> Check {
+impl DoctorRun<'_> {
+    fn check(
+        &self,
+        name: &str,
+        run: impl FnOnce(&Connection) -> Result<CheckFinding, SqliteError>,
+    ) -> DoctorCheck {
         let (covered, mut problems) = run(self.connection).unwrap_or_else(|fault| {
-            let error = fault.explained(CHECKING, self.path, self.options.busy_timeout);
+            let error = fault.into_store_error(CHECKING_ACTION, self.path, self.options.busy_timeout);
             ("not finished".to_owned(), vec![error.to_string()])
         });
-        if problems.len() > LISTED {
-            let more = problems.len() - LISTED;
-            problems.truncate(LISTED);
+        if problems.len() > MAX_LISTED_PROBLEMS {
+            let more = problems.len() - MAX_LISTED_PROBLEMS;
+            problems.truncate(MAX_LISTED_PROBLEMS);
             problems.push(format!("and {more} more"));
         }
-        Check { name: name.to_owned(), covered, problems }
+        DoctorCheck { name: name.to_owned(), covered, problems }
     }
 }
 
-fn schema_items(connection: &Connection) -> Result<Finding, Fault> {
+fn schema_items(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let found = schema::version(connection)?;
     let mut problems = Vec::new();
-    if found != schema::newest() {
-        problems.push(format!("expected version {}", schema::newest()));
+    if found != schema::newest_version() {
+        problems.push(format!("expected version {}", schema::newest_version()));
     }
-    let Difference { missing, changed, unknown } = schema::difference(connection)?;
+    let SchemaDifference { missing, changed, unknown } = schema::difference(connection)?;
     let remedy =
         |kind: &str, otherwise: &'static str| if kind == "table" { "restore a backup" } else { otherwise };
     for (kind, name, _) in missing {
@@ -108,7 +116,7 @@ fn schema_items(connection: &Connection) -> Result<Finding, Fault> {
 }
 
 /// Checks the audit: its lines are numbered without a gap. Reports their number and the time of the last.
-fn audit(connection: &Connection) -> Result<Finding, Fault> {
+fn audit(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let (lines, newest, last): (i64, i64, Option<String>) = connection.query_row(
         "SELECT count(*), coalesce(max(number), 0),
             (SELECT strftime('%Y-%m-%dT%H:%M:%SZ', time / 1000, 'unixepoch') FROM audit ORDER BY number DESC LIMIT 1)
@@ -122,14 +130,14 @@ fn audit(connection: &Connection) -> Result<Finding, Fault> {
     Ok((format!("{lines} {noun}{last}"), problems.into_iter().collect()))
 }
 
-fn integrity(connection: &Connection) -> Result<Finding, Fault> {
+fn integrity(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     let mut statement = connection.prepare("PRAGMA main.integrity_check")?;
     let lines: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok((format!("{pages} pages"), lines.into_iter().filter(|line| line != "ok").collect()))
 }
 
-fn references(connection: &Connection) -> Result<Finding, Fault> {
+fn references(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let mut statement = connection.prepare("PRAGMA main.foreign_key_check")?;
     let broken = statement.query_map([], |row| {
         Ok(format!(
@@ -142,13 +150,15 @@ fn references(connection: &Connection) -> Result<Finding, Fault> {
 }
 
 /// Recomputes both chains of every thread, each event once: a fork starts from the link its parent has there.
-fn chains(connection: &Connection) -> Result<Finding, Fault> {
+fn chains(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let mut problems = Vec::new();
     let mut events = 0_u64;
-    let bases = derived::bases(connection)?;
+    let bases = derivation::thread_bases(connection)?;
     for (thread, base) in &bases {
-        if let Some(Start::Fork { of, at }) = read::thread(connection, *thread)?.map(|thread| thread.start) {
-            match read::head_at(connection, of, at) {
+        if let Some(ThreadStart::Fork { of, at }) =
+            thread_view::thread(connection, *thread)?.map(|thread| thread.start)
+        {
+            match thread_view::head_at(connection, of, at) {
                 Ok(shared) if shared == *base => {}
                 _ => problems.push(format!("thread {thread} does not start where {of} was at event {at}")),
             }
@@ -163,9 +173,9 @@ fn chains(connection: &Connection) -> Result<Finding, Fault> {
 fn chain(
     connection: &Connection,
     thread: ThreadId,
-    base: Head,
+    base: ThreadHead,
     problems: &mut Vec<String>,
-) -> Result<u64, Fault> {
+) -> Result<u64, SqliteError> {
     let mut statement =
         connection.prepare(&format!("SELECT {EVENT_COLUMNS} FROM events WHERE thread = ?1 ORDER BY seq"))?;
     let mut rows = statement.query([thread.uuid().into_bytes()])?;
@@ -179,21 +189,21 @@ fn chain(
         }
         match codec::stored(connection, row) {
             Ok(stored) => verify(before, &stored, problems),
-            Err(Fault::Damaged(why)) => problems.push(why),
+            Err(SqliteError::Damaged(why)) => problems.push(why),
             // A value of the wrong type is the row's fault; a code of SQLite's is the file's.
-            Err(Fault::Sql(error)) if error.sqlite_error_code().is_none() => {
+            Err(SqliteError::Sql(error)) if error.sqlite_error_code().is_none() => {
                 problems.push(format!("event {id} cannot be read: {error}"));
             }
             Err(fault) => return Err(fault),
         }
-        before = Head { seq: id.seq, link: stored_link(row).unwrap_or(before.link) };
+        before = ThreadHead { seq: id.seq, link: stored_link(row).unwrap_or(before.link) };
     }
     Ok(events)
 }
 
 /// Compares the stored event with the values that follow from the link before it.
-fn verify(before: Head, stored: &Stored, problems: &mut Vec<String>) {
-    let Stored { logged: Logged { id, event, link }, fact, kind, .. } = stored;
+fn verify(before: ThreadHead, stored: &EventRow, problems: &mut Vec<String>) {
+    let EventRow { logged: LoggedEvent { id, event, link }, fact, kind, .. } = stored;
     let expected = before.link.next(event, fact);
     if expected.raw != link.raw {
         problems.push(format!("event {id} or the link before it was changed: the raw chain breaks here"));
@@ -206,11 +216,11 @@ fn verify(before: Head, stored: &Stored, problems: &mut Vec<String>) {
     }
 }
 
-fn stored_link(row: &rusqlite::Row<'_>) -> Option<Link> {
-    Some(Link { raw: Digest(row.get(7).ok()?), normal: Digest(row.get(8).ok()?) })
+fn stored_link(row: &rusqlite::Row<'_>) -> Option<ChainLink> {
+    Some(ChainLink { raw: Digest(row.get(7).ok()?), normal: Digest(row.get(8).ok()?) })
 }
 
-fn media(connection: &Connection) -> Result<Finding, Fault> {
+fn media(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let mut statement = connection.prepare("SELECT hash, bytes FROM media")?;
     let mut rows = statement.query([])?;
     let mut problems = Vec::new();
@@ -226,7 +236,7 @@ fn media(connection: &Connection) -> Result<Finding, Fault> {
 }
 
 /// Makes temporary tables that hide the derived ones, and fills them from the log.
-fn rebuild_beside(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), Fault> {
+fn rebuild_beside(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), SqliteError> {
     for table in ["turn_rows", "totals", "shared_totals", "counts", "token_totals"] {
         let sql: String = connection.query_row(
             "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1",
@@ -239,16 +249,18 @@ fn rebuild_beside(connection: &Connection, counter: Option<&dyn TokenCounter>) -
         "CREATE VIRTUAL TABLE temp.search USING fts5 (text, content = '', tokenize = 'unicode61 remove_diacritics 2')",
     )?;
     // Data that is not derived yet cannot be wrong.
-    let Some(first) = behind::first(connection)? else { return derived::derive_all(connection, counter) };
+    let Some(first) = deferred_derivation::first_underived_row(connection)? else {
+        return derivation::derive_all(connection, counter);
+    };
     connection
         .execute_batch(&format!("CREATE TEMP VIEW events AS SELECT * FROM main.events WHERE id < {first}"))?;
-    let rebuilt = derived::derive_all(connection, counter);
+    let rebuilt = derivation::derive_all(connection, counter);
     connection.execute_batch("DROP VIEW temp.events")?;
     rebuilt
 }
 
 /// Compares a derived table with its rebuilt double.
-fn same_rows(connection: &Connection, table: &str, key: &str) -> Result<Finding, Fault> {
+fn same_rows(connection: &Connection, table: &str, key: &str) -> Result<CheckFinding, SqliteError> {
     let rows: i64 =
         connection.query_row(&format!("SELECT count(*) FROM main.{table}"), [], |row| row.get(0))?;
     let mut problems = Vec::new();
@@ -272,7 +284,7 @@ fn same_rows(connection: &Connection, table: &str, key: &str) -> Result<Finding,
     Ok((format!("{rows} rows"), problems))
 }
 
-fn totals(connection: &Connection) -> Result<Finding, Fault> {
+fn totals(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let (covered, mut problems) = same_rows(connection, "totals", "thread, thread")?;
     problems.extend(same_rows(connection, "shared_totals", "thread, until")?.1);
     let sums = "SELECT thread, tokenizer, sum(tokens) FROM main.counts GROUP BY thread, tokenizer";
@@ -293,8 +305,9 @@ fn totals(connection: &Connection) -> Result<Finding, Fault> {
 }
 
 /// Counts by tokenizers that are not at hand can only be checked for having an event.
-fn counts(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<Finding, Fault> {
-    let number = |sql: &str| -> Result<i64, Fault> { Ok(connection.query_row(sql, [], |row| row.get(0))?) };
+fn counts(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<CheckFinding, SqliteError> {
+    let number =
+        |sql: &str| -> Result<i64, SqliteError> { Ok(connection.query_row(sql, [], |row| row.get(0))?) };
     let mut covered = format!("{} counts", number("SELECT count(*) FROM main.counts")?);
     let mut problems = Vec::new();
     let lost = number(
@@ -328,7 +341,7 @@ fn counts(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result
 }
 
 /// Compares every word of the index, in step, with an index made afresh.
-fn search_index(connection: &Connection) -> Result<Finding, Fault> {
+fn search_index(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     connection.execute_batch(
         "CREATE VIRTUAL TABLE temp.words_found USING fts5vocab (main, search, instance);
          CREATE VIRTUAL TABLE temp.words_expected USING fts5vocab (temp, search, instance);",
@@ -352,11 +365,11 @@ fn search_index(connection: &Connection) -> Result<Finding, Fault> {
     }
 }
 
-type Word = (Vec<u8>, i64, i64);
+type IndexedWord = (Vec<u8>, i64, i64);
 
 fn words<'s>(
     statement: &'s mut Statement<'_>,
-) -> Result<impl Iterator<Item = rusqlite::Result<Word>> + 's, Fault> {
+) -> Result<impl Iterator<Item = rusqlite::Result<IndexedWord>> + 's, SqliteError> {
     let word = |row: &rusqlite::Row<'_>| {
         let term = row.get_ref(0)?.as_bytes()?.to_vec();
         Ok((term, row.get(1)?, row.get(2)?))

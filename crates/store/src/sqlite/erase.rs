@@ -8,34 +8,34 @@
 
 use std::collections::HashSet;
 
-use epitome_core::{SessionId, ThreadId, event::Time};
+use epitome_core::{SessionId, ThreadId, event::Timestamp};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use super::{
-    adopt::Adoption,
-    behind::Backlog,
     codec::{self, AsBlob},
-    derived,
-    fault::Fault,
+    deferred_derivation::DerivationBacklog,
+    derivation,
+    reparent_shared::ForkReparenting,
     sessions,
+    sqlite_error::SqliteError,
 };
-use crate::records::{Erased, Scrubbed};
+use crate::records::{ErasureReport, ScrubState};
 
 /// Erases a session and scrubs the files.
 pub(super) fn erase(
     connection: &mut Connection,
-    backlog: &mut Backlog,
+    backlog: &mut DerivationBacklog,
     session: SessionId,
-    now: Time,
-) -> Result<Erased, Fault> {
+    now: Timestamp,
+) -> Result<ErasureReport, SqliteError> {
     backlog.forget();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Rows of events may be given again once the last of them are gone.
     backlog.catch_up(&transaction)?;
-    set_search(&transaction, Deletion::Secure)?;
+    set_search(&transaction, IndexDeletion::Secure)?;
     let mut erased = remove(&transaction, session, now)?;
     // Before it takes any command, the index writes its pending entries.
-    set_search(&transaction, Deletion::Quick)?;
+    set_search(&transaction, IndexDeletion::Quick)?;
     transaction.commit()?;
     erased.scrubbed = scrub_if_possible(connection)?;
     Ok(erased)
@@ -43,62 +43,62 @@ pub(super) fn erase(
 
 /// Treatment of entries that are deleted from the search index.
 #[derive(Clone, Copy)]
-enum Deletion {
+enum IndexDeletion {
     /// It is removed from wherever it is.
     Secure,
     /// It is marked, and stays until its piece of the index is merged with others.
     Quick,
 }
 
-fn set_search(connection: &Connection, deletion: Deletion) -> Result<(), Fault> {
-    let secure = matches!(deletion, Deletion::Secure);
+fn set_search(connection: &Connection, deletion: IndexDeletion) -> Result<(), SqliteError> {
+    let secure = matches!(deletion, IndexDeletion::Secure);
     connection.execute("INSERT INTO search (search, rank) VALUES ('secure-delete', ?1)", [secure])?;
     Ok(())
 }
 
 /// Scrubs, after something that is done already: a lack of room or a lock only puts it off.
-pub(super) fn scrub_if_possible(connection: &Connection) -> Result<Scrubbed, Fault> {
+pub(super) fn scrub_if_possible(connection: &Connection) -> Result<ScrubState, SqliteError> {
     match scrub(connection) {
-        Err(Fault::Sql(error))
+        Err(SqliteError::Sql(error))
             if matches!(
                 error.sqlite_error_code(),
                 Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
             ) =>
         {
-            Ok(Scrubbed::Waiting)
+            Ok(ScrubState::Waiting)
         }
         other => other,
     }
 }
 
 /// Rewrites the file without deleted data, and empties the write-ahead log.
-pub(super) fn scrub(connection: &Connection) -> Result<Scrubbed, Fault> {
+pub(super) fn scrub(connection: &Connection) -> Result<ScrubState, SqliteError> {
     connection.execute_batch("VACUUM")?;
     let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-    Ok(if busy == 0 { Scrubbed::Gone } else { Scrubbed::Waiting })
+    Ok(if busy == 0 { ScrubState::Gone } else { ScrubState::Waiting })
 }
 
 /// Indexes from a content to the rows that name it: needed for no other purpose, so they exist only while a
 /// session is erased.
-const NAMERS: &str = "
+const CREATE_REFERENCE_INDEXES: &str = "
     CREATE INDEX erasing_by_policy ON model_calls (policy);
     CREATE INDEX erasing_by_profile ON model_calls (profile) WHERE profile IS NOT NULL;
     CREATE INDEX erasing_by_rendering ON model_calls (rendering);
     CREATE INDEX erasing_by_script ON script_contents (hash);";
-const NAMERS_DROPPED: &str = "
+const DROP_REFERENCE_INDEXES: &str = "
     DROP INDEX erasing_by_policy;
     DROP INDEX erasing_by_profile;
     DROP INDEX erasing_by_rendering;
     DROP INDEX erasing_by_script;";
 
 /// A thread and its place in the family.
-struct Line {
+struct FamilyThread {
     id: ThreadId,
     session: SessionId,
     parent: Option<ThreadId>,
 }
 
-fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Erased, Fault> {
+fn remove(connection: &Connection, session: SessionId, now: Timestamp) -> Result<ErasureReport, SqliteError> {
     sessions::row(connection, None, session)?;
     let lines = lines(connection)?;
     let gone: HashSet<ThreadId> =
@@ -108,20 +108,20 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
     for line in &touched {
         forget_derived(connection, line.id)?;
     }
-    let mut adoption = Adoption::new(&gone);
+    let mut adoption = ForkReparenting::new(&gone);
     for line in &touched {
         if line.parent.is_some_and(|parent| gone.contains(&parent)) {
             adoption.adopt(connection, line.id, line.session)?;
         }
     }
     let contents = contents_of(connection, &gone)?;
-    connection.execute_batch(NAMERS)?;
-    let mut erased = Erased {
+    connection.execute_batch(CREATE_REFERENCE_INDEXES)?;
+    let mut erased = ErasureReport {
         threads: gone.len() as u64,
         events: 0,
         media: 0,
         shared: adoption.shared(),
-        scrubbed: Scrubbed::Waiting,
+        scrubbed: ScrubState::Waiting,
     };
     connection.execute("UPDATE sessions SET head_thread = NULL WHERE id = ?1", [session.blob()])?;
     // Forks before their parents, which they refer to.
@@ -130,11 +130,11 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
     }
     erased.events = erased.events.saturating_sub(erased.shared);
     forget_contents(connection, &contents)?;
-    connection.execute_batch(NAMERS_DROPPED)?;
+    connection.execute_batch(DROP_REFERENCE_INDEXES)?;
     connection.execute("DELETE FROM labels WHERE session = ?1", [session.blob()])?;
     connection.execute("DELETE FROM sessions WHERE id = ?1", [session.blob()])?;
     for line in &touched {
-        derived::derive_thread(connection, line.id)?;
+        derivation::derive_thread(connection, line.id)?;
     }
     erased.media = connection.execute(
         "DELETE FROM media WHERE NOT EXISTS (SELECT 1 FROM media_uses WHERE media_uses.hash = media.hash)",
@@ -152,7 +152,7 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
 }
 
 /// All threads, the oldest first: a fork comes after its parent.
-fn lines(connection: &Connection) -> Result<Vec<Line>, Fault> {
+fn lines(connection: &Connection) -> Result<Vec<FamilyThread>, SqliteError> {
     let mut statement = connection.prepare("SELECT id, session, parent FROM threads ORDER BY number")?;
     let mut rows = statement.query([])?;
     let mut lines = Vec::new();
@@ -161,14 +161,14 @@ fn lines(connection: &Connection) -> Result<Vec<Line>, Fault> {
             rusqlite::types::ValueRef::Null => None,
             _ => Some(codec::thread(row, 2)?),
         };
-        lines.push(Line { id: codec::thread(row, 0)?, session: codec::session(row, 1)?, parent });
+        lines.push(FamilyThread { id: codec::thread(row, 0)?, session: codec::session(row, 1)?, parent });
     }
     Ok(lines)
 }
 
 /// The threads that stay and see anything of those that go, parents before their forks: their derived data
 /// names the owners of the shared part.
-fn touched<'l>(lines: &'l [Line], gone: &HashSet<ThreadId>) -> Vec<&'l Line> {
+fn touched<'l>(lines: &'l [FamilyThread], gone: &HashSet<ThreadId>) -> Vec<&'l FamilyThread> {
     let mut seeing = gone.clone();
     let mut touched = Vec::new();
     for line in lines {
@@ -181,7 +181,7 @@ fn touched<'l>(lines: &'l [Line], gone: &HashSet<ThreadId>) -> Vec<&'l Line> {
 }
 
 /// Takes the triggers away and gives the statements that bring them back.
-fn lift_triggers(connection: &Connection) -> Result<Vec<String>, Fault> {
+fn lift_triggers(connection: &Connection) -> Result<Vec<String>, SqliteError> {
     let mut statement =
         connection.prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY name")?;
     let triggers: Vec<(String, String)> =
@@ -193,7 +193,10 @@ fn lift_triggers(connection: &Connection) -> Result<Vec<String>, Fault> {
 }
 
 /// The contents that calls of these threads name.
-fn contents_of(connection: &Connection, threads: &HashSet<ThreadId>) -> Result<HashSet<[u8; 32]>, Fault> {
+fn contents_of(
+    connection: &Connection,
+    threads: &HashSet<ThreadId>,
+) -> Result<HashSet<[u8; 32]>, SqliteError> {
     let mut statement = connection.prepare(
         "SELECT policy FROM model_calls WHERE thread = ?1
          UNION SELECT rendering FROM model_calls WHERE thread = ?1
@@ -210,7 +213,7 @@ fn contents_of(connection: &Connection, threads: &HashSet<ThreadId>) -> Result<H
 }
 
 /// Deletes those contents that no call names any more. One that no call has named yet is not among them.
-fn forget_contents(connection: &Connection, contents: &HashSet<[u8; 32]>) -> Result<(), Fault> {
+fn forget_contents(connection: &Connection, contents: &HashSet<[u8; 32]>) -> Result<(), SqliteError> {
     let mut statement = connection.prepare(
         "DELETE FROM contents WHERE hash = ?1
             AND NOT EXISTS (SELECT 1 FROM model_calls WHERE policy = ?1)
@@ -225,7 +228,7 @@ fn forget_contents(connection: &Connection, contents: &HashSet<[u8; 32]>) -> Res
 }
 
 /// Deletes a thread with everything that is its own; gives how many events it had.
-fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault> {
+fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, SqliteError> {
     forget_derived(connection, thread)?;
     for sql in [
         "DELETE FROM exchanges WHERE thread = ?1",
@@ -246,9 +249,9 @@ fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault
     Ok(removed as u64)
 }
 
-/// Drops the data that [`derived::derive_thread`] makes of a thread. The search index must be given the texts
+/// Drops the data that [`derivation::derive_thread`] makes of a thread. The search index must be given the texts
 /// that it is to forget.
-fn forget_derived(connection: &Connection, thread: ThreadId) -> Result<(), Fault> {
+fn forget_derived(connection: &Connection, thread: ThreadId) -> Result<(), SqliteError> {
     for sql in [
         "INSERT INTO search (search, rowid, text)
          SELECT 'delete', id, fact_text(fact) FROM events WHERE thread = ?1 AND fact_text(fact) <> ''",

@@ -3,23 +3,23 @@
 
 use std::time::Duration;
 
-use epitome_core::{Seq, SessionId, ThreadId, event::Time};
+use epitome_core::{Seq, SessionId, ThreadId, event::Timestamp};
 use rusqlite::{Row, params};
 
 use super::{
-    Sqlite,
+    SqliteStore,
     codec::{self, AsBlob, signed, unsigned},
-    commit::within,
-    fault::Fault,
+    commit::check_within,
     sessions,
-    writer::Desk,
+    sqlite_error::SqliteError,
+    writer::WriteTx,
 };
 use crate::{
     error::StoreError,
     records::{ExchangeRow, NewExchange},
 };
 
-impl Sqlite {
+impl SqliteStore {
     /// The exchanges of all threads of a session from the number `from` on, oldest first, at most `limit`.
     pub fn exchanges(
         &self,
@@ -28,7 +28,7 @@ impl Sqlite {
         limit: usize,
     ) -> Result<Vec<ExchangeRow>, StoreError> {
         self.lend("reading exchanges", |connection| {
-            sessions::expect(connection, session)?;
+            sessions::expect_session(connection, session)?;
             let mut statement = connection.prepare_cached(&format!(
                 "SELECT {COLUMNS} FROM exchanges
                  WHERE thread IN (SELECT id FROM threads WHERE session = ?1) AND number >= ?2
@@ -49,12 +49,12 @@ const COLUMNS: &str = "number, thread, head, time, status, bytes_in, bytes_out, 
 
 /// Adds an exchange to a thread that ends at `end`.
 pub(super) fn insert(
-    desk: &Desk<'_>,
+    desk: &WriteTx<'_>,
     thread: ThreadId,
     end: Seq,
     exchange: &NewExchange,
-) -> Result<(), Fault> {
-    within("exchange", thread, ("head", exchange.head), (Seq::START, end))?;
+) -> Result<(), SqliteError> {
+    check_within("exchange", thread, ("head", exchange.head), (Seq::START, end))?;
     desk.connection
         .prepare_cached(
             "INSERT INTO exchanges (thread, head, time, status, bytes_in, bytes_out, first_byte_ms, took_ms, client,
@@ -82,11 +82,11 @@ pub(super) fn insert(
 }
 
 /// Decodes a row of [`COLUMNS`].
-fn exchange_row(row: &Row<'_>) -> Result<ExchangeRow, Fault> {
+fn exchange_row(row: &Row<'_>) -> Result<ExchangeRow, SqliteError> {
     let duration = |milliseconds: i64| Duration::from_millis(unsigned(milliseconds));
     let exchange = NewExchange {
         head: codec::seq(row, 2)?,
-        time: Time(row.get(3)?),
+        time: Timestamp(row.get(3)?),
         client: row.get(9)?,
         purpose: row.get(10)?,
         format: row.get(11)?,

@@ -5,7 +5,7 @@
 
 use epitome_core::{
     Seq, ThreadId,
-    event::{Time, Trigger},
+    event::{CompactionTrigger, Timestamp},
 };
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 use serde::{
@@ -14,29 +14,30 @@ use serde::{
 };
 
 use super::{
-    Sqlite,
+    SqliteStore,
     codec::{self, AsBlob, signed, unsigned},
-    commit::{json, misplaced, within},
-    fault::Fault,
-    read, summaries,
-    writer::Desk,
+    commit::{check_json, check_within, misplaced_record},
+    sqlite_error::SqliteError,
+    summaries, thread_view,
+    writer::WriteTx,
 };
 use crate::{
     error::StoreError,
     records::{
-        Attempt, AttemptRow, AttemptsOf, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow,
+        AttemptFilter, AttemptRow, JobAttempt, JobId, JobRow, JobState, NewJob, NewSummary, RetryDecision,
+        SummaryRow,
     },
 };
 
 /// Work on jobs. A worker's name must be its own: two that share one cannot tell their jobs apart.
-impl Sqlite {
+impl SqliteStore {
     /// Takes the oldest job, of `thread` or of all, that waits and may be begun at `now`, or that a worker has had for
     /// longer than it said it would. It is this worker's until `until`.
     pub fn claim_job(
         &self,
         worker: &str,
-        now: Time,
-        until: Time,
+        now: Timestamp,
+        until: Timestamp,
         thread: Option<ThreadId>,
     ) -> Result<Option<JobRow>, StoreError> {
         let worker = worker.to_owned();
@@ -62,7 +63,13 @@ impl Sqlite {
 
     /// Says at `now` that the worker is alive and keeps its job until `until`. `false`: the job is no longer its own,
     /// because another took it, its time ran out, or it was cancelled.
-    pub fn heartbeat(&self, job: JobId, worker: &str, now: Time, until: Time) -> Result<bool, StoreError> {
+    pub fn heartbeat(
+        &self,
+        job: JobId,
+        worker: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
         let worker = worker.to_owned();
         self.writer.write("keeping a job", move |desk| {
             let kept = desk
@@ -83,11 +90,11 @@ impl Sqlite {
         job: JobId,
         worker: &str,
         summary: NewSummary,
-        attempt: Attempt,
+        attempt: JobAttempt,
     ) -> Result<bool, StoreError> {
-        json("brief of a summary", Some(&summary.brief))?;
-        json("report on a summary", Some(&summary.report))?;
-        json("detail of an attempt", attempt.detail.as_deref())?;
+        check_json("brief of a summary", Some(&summary.brief))?;
+        check_json("report on a summary", Some(&summary.report))?;
+        check_json("detail of an attempt", attempt.detail.as_deref())?;
         let worker = worker.to_owned();
         self.writer.write("finishing a job", move |desk| {
             let ended = "UPDATE jobs SET state = 'ready', worker = NULL, lease = NULL, error = NULL
@@ -107,15 +114,15 @@ impl Sqlite {
         &self,
         job: JobId,
         worker: &str,
-        attempt: Attempt,
-        next: Next,
+        attempt: JobAttempt,
+        next: RetryDecision,
     ) -> Result<bool, StoreError> {
-        json("detail of an attempt", attempt.detail.as_deref())?;
+        check_json("detail of an attempt", attempt.detail.as_deref())?;
         let worker = worker.to_owned();
         self.writer.write("failing a job", move |desk| {
             let (state, not_before) = match next {
-                Next::RetryAt(time) => ("queued", Some(time.0)),
-                Next::GiveUp => ("failed", None),
+                RetryDecision::RetryAt(time) => ("queued", Some(time.0)),
+                RetryDecision::GiveUp => ("failed", None),
             };
             let ended = "UPDATE jobs SET state = ?3, worker = NULL, lease = NULL, not_before = ?4, error = ?5
                  WHERE id = ?1 AND state = 'running' AND worker = ?2";
@@ -130,7 +137,7 @@ impl Sqlite {
 }
 
 /// Looking at jobs.
-impl Sqlite {
+impl SqliteStore {
     /// All jobs, or those of one thread, oldest first.
     pub fn jobs(&self, of: Option<ThreadId>) -> Result<Vec<JobRow>, StoreError> {
         self.lend("reading jobs", |connection| match of {
@@ -148,7 +155,9 @@ impl Sqlite {
     pub fn ready_job(&self, thread: ThreadId) -> Result<Option<(JobRow, SummaryRow)>, StoreError> {
         self.lend("reading jobs", |connection| {
             let ready = newest(connection, thread, "state = 'ready'")?;
-            ready.map(|job| summaries::of(connection, job.job.id).map(|summary| (job, summary))).transpose()
+            ready
+                .map(|job| summaries::summary_of_job(connection, job.job.id).map(|summary| (job, summary)))
+                .transpose()
         })
     }
 
@@ -160,7 +169,7 @@ impl Sqlite {
     /// Attempts, the newest first, at most `newest`, by all summarisers or one.
     pub fn attempts(
         &self,
-        of: AttemptsOf,
+        of: AttemptFilter,
         summariser: Option<&str>,
         newest: usize,
     ) -> Result<Vec<AttemptRow>, StoreError> {
@@ -168,12 +177,12 @@ impl Sqlite {
             let mut conditions = vec!["TRUE"];
             let mut values: Vec<Box<dyn ToSql>> = Vec::new();
             match of {
-                AttemptsOf::All => {}
-                AttemptsOf::Job(job) => {
+                AttemptFilter::All => {}
+                AttemptFilter::Job(job) => {
                     conditions.push("job = ?");
                     values.push(Box::new(job.blob()));
                 }
-                AttemptsOf::Thread(thread) => {
+                AttemptFilter::Thread(thread) => {
                     conditions.push("job IN (SELECT id FROM jobs WHERE thread = ?)");
                     values.push(Box::new(thread.blob()));
                 }
@@ -199,7 +208,7 @@ impl Sqlite {
 }
 
 /// Adds a job for a thread that ends at `end`.
-pub(super) fn insert(desk: &Desk<'_>, end: Seq, job: &NewJob) -> Result<(), Fault> {
+pub(super) fn insert(desk: &WriteTx<'_>, end: Seq, job: &NewJob) -> Result<(), SqliteError> {
     let known: Option<[u8; 16]> = desk
         .connection
         .prepare_cached("SELECT id FROM jobs WHERE id = ?1 OR (thread = ?2 AND key = ?3)")?
@@ -208,15 +217,15 @@ pub(super) fn insert(desk: &Desk<'_>, end: Seq, job: &NewJob) -> Result<(), Faul
     if let Some(known) = known {
         return Err(StoreError::JobExists(JobId::new(uuid::Uuid::from_bytes(known))).into());
     }
-    let fits = |name, place, first, last| within("job", job.thread, (name, place), (first, last));
+    let fits = |name, place, first, last| check_within("job", job.thread, (name, place), (first, last));
     fits("marker", job.marker, Seq(1), end)?;
     fits("last event", job.through, Seq(1), end)?;
     fits("first event", job.first, Seq(1), job.through)?;
     fits("first event to keep", job.first_kept.unwrap_or(end), Seq(1), end)?;
     fits("base", job.base.unwrap_or(end), Seq(1), end)?;
-    if read::head_at(desk.connection, job.thread, job.through)?.link.raw != job.link {
+    if thread_view::head_at(desk.connection, job.thread, job.through)?.link.raw != job.link {
         let why = format!("at event {} it has another history", job.through);
-        return Err(misplaced("job", job.thread, why).into());
+        return Err(misplaced_record("job", job.thread, why).into());
     }
     desk.connection
         .prepare_cached(
@@ -242,18 +251,23 @@ pub(super) fn insert(desk: &Desk<'_>, end: Seq, job: &NewJob) -> Result<(), Faul
 }
 
 /// Takes a job's summary into use as a compaction of the thread.
-pub(super) fn adopt(desk: &Desk<'_>, thread: ThreadId, id: JobId, compaction: Seq) -> Result<(), Fault> {
+pub(super) fn adopt(
+    desk: &WriteTx<'_>,
+    thread: ThreadId,
+    id: JobId,
+    compaction: Seq,
+) -> Result<(), SqliteError> {
     let known = job(desk.connection, id)?;
     if known.job.thread != thread {
         let why = format!("the job {id} is for the thread {}", known.job.thread);
-        return Err(misplaced("adoption", thread, why).into());
+        return Err(misplaced_record("adoption", thread, why).into());
     }
     if known.state != JobState::Ready {
         return Err(StoreError::JobNotReady(id).into());
     }
     if !is_compaction(desk.connection, thread, compaction)? {
         let why = format!("event {compaction} is no compaction of it");
-        return Err(misplaced("adoption", thread, why).into());
+        return Err(misplaced_record("adoption", thread, why).into());
     }
     desk.connection
         .prepare_cached("UPDATE jobs SET state = 'adopted', compaction = ?2 WHERE id = ?1")?
@@ -262,14 +276,18 @@ pub(super) fn adopt(desk: &Desk<'_>, thread: ThreadId, id: JobId, compaction: Se
 }
 
 /// Returns true if a thread's own event is a compaction.
-pub(super) fn is_compaction(connection: &Connection, thread: ThreadId, seq: Seq) -> Result<bool, Fault> {
+pub(super) fn is_compaction(
+    connection: &Connection,
+    thread: ThreadId,
+    seq: Seq,
+) -> Result<bool, SqliteError> {
     let mut statement = connection
         .prepare_cached("SELECT 1 FROM events WHERE thread = ?1 AND kind = 'compacted' AND seq = ?2")?;
     Ok(statement.exists(params![thread.blob(), signed(seq.0)])?)
 }
 
 /// Ends a job that is not needed any more; one that has ended stays as it is.
-pub(super) fn cancel(desk: &Desk<'_>, id: JobId, reason: &str) -> Result<(), Fault> {
+pub(super) fn cancel(desk: &WriteTx<'_>, id: JobId, reason: &str) -> Result<(), SqliteError> {
     let open =
         "UPDATE jobs SET state = 'cancelled', worker = NULL, lease = NULL, not_before = NULL, error = ?2
          WHERE id = ?1 AND state IN ('queued', 'running', 'ready')";
@@ -279,7 +297,12 @@ pub(super) fn cancel(desk: &Desk<'_>, id: JobId, reason: &str) -> Result<(), Fau
     Ok(())
 }
 
-fn insert_attempt(desk: &Desk<'_>, job: JobId, worker: &str, attempt: &Attempt) -> Result<(), Fault> {
+fn insert_attempt(
+    desk: &WriteTx<'_>,
+    job: JobId,
+    worker: &str,
+    attempt: &JobAttempt,
+) -> Result<(), SqliteError> {
     desk.connection
         .prepare_cached(
             "INSERT INTO job_attempts (job, worker, summariser, started, ended, error, detail)
@@ -298,12 +321,12 @@ fn insert_attempt(desk: &Desk<'_>, job: JobId, worker: &str, attempt: &Attempt) 
 }
 
 /// One job.
-fn job(connection: &Connection, id: JobId) -> Result<JobRow, Fault> {
+fn job(connection: &Connection, id: JobId) -> Result<JobRow, SqliteError> {
     let found = select(connection, "WHERE id = ?1", &[&id.blob()])?.pop();
-    found.ok_or(Fault::Store(StoreError::UnknownJob(id)))
+    found.ok_or(SqliteError::Store(StoreError::UnknownJob(id)))
 }
 
-fn newest(connection: &Connection, thread: ThreadId, state: &str) -> Result<Option<JobRow>, Fault> {
+fn newest(connection: &Connection, thread: ThreadId, state: &str) -> Result<Option<JobRow>, SqliteError> {
     let which = format!("WHERE thread = ?1 AND {state} ORDER BY marker DESC, number DESC LIMIT 1");
     Ok(select(connection, &which, &[&thread.blob()])?.pop())
 }
@@ -313,7 +336,7 @@ pub(super) fn select(
     connection: &Connection,
     which: &str,
     values: &[&dyn ToSql],
-) -> Result<Vec<JobRow>, Fault> {
+) -> Result<Vec<JobRow>, SqliteError> {
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM jobs {which}"))?;
     let mut rows = statement.query(values)?;
     let mut jobs = Vec::new();
@@ -328,9 +351,9 @@ const COLUMNS: &str = "id, thread, key, marker, first, through, first_kept, base
     (SELECT summaries.number FROM summaries WHERE summaries.job = jobs.id)";
 
 /// Decodes a row of [`COLUMNS`].
-fn job_row(row: &Row<'_>) -> Result<JobRow, Fault> {
+fn job_row(row: &Row<'_>) -> Result<JobRow, SqliteError> {
     let id = codec::job(row, 0)?;
-    let optional = |column| -> Result<Option<Seq>, Fault> {
+    let optional = |column| -> Result<Option<Seq>, SqliteError> {
         Ok(row.get::<_, Option<i64>>(column)?.map(|seq| Seq(unsigned(seq))))
     };
     let job = NewJob {
@@ -346,39 +369,39 @@ fn job_row(row: &Row<'_>) -> Result<JobRow, Fault> {
         trigger: trigger(&row.get::<_, String>(9)?),
         focus: row.get(10)?,
         detail: row.get(11)?,
-        created: Time(row.get(12)?),
+        created: Timestamp(row.get(12)?),
     };
     Ok(JobRow {
         job,
         state: state(id, row)?,
         attempts: unsigned(row.get(16)?),
-        not_before: row.get::<_, Option<i64>>(17)?.map(Time),
+        not_before: row.get::<_, Option<i64>>(17)?.map(Timestamp),
         error: row.get(19)?,
         summary: row.get::<_, Option<i64>>(20)?.map(unsigned),
     })
 }
 
-fn state(id: JobId, row: &Row<'_>) -> Result<JobState, Fault> {
+fn state(id: JobId, row: &Row<'_>) -> Result<JobState, SqliteError> {
     Ok(match row.get::<_, String>(13)?.as_str() {
         "queued" => JobState::Queued,
-        "running" => JobState::Running { worker: row.get(14)?, until: Time(row.get(15)?) },
+        "running" => JobState::Running { worker: row.get(14)?, until: Timestamp(row.get(15)?) },
         "ready" => JobState::Ready,
         "adopted" => JobState::Adopted { compaction: codec::seq(row, 18)? },
         "failed" => JobState::Failed,
         "cancelled" => JobState::Cancelled,
-        other => return Err(Fault::Damaged(format!("the job {id} is in the unknown state `{other}`"))),
+        other => return Err(SqliteError::Damaged(format!("the job {id} is in the unknown state `{other}`"))),
     })
 }
 
-fn attempt_row(row: &Row<'_>) -> Result<AttemptRow, Fault> {
+fn attempt_row(row: &Row<'_>) -> Result<AttemptRow, SqliteError> {
     Ok(AttemptRow {
         number: unsigned(row.get(0)?),
         job: codec::job(row, 1)?,
         worker: row.get(2)?,
-        attempt: Attempt {
+        attempt: JobAttempt {
             summariser: row.get(3)?,
-            started: Time(row.get(4)?),
-            ended: Time(row.get(5)?),
+            started: Timestamp(row.get(4)?),
+            ended: Timestamp(row.get(5)?),
             error: row.get(6)?,
             detail: row.get(7)?,
         },
@@ -386,7 +409,7 @@ fn attempt_row(row: &Row<'_>) -> Result<AttemptRow, Fault> {
 }
 
 /// The name a trigger has in events.
-fn trigger_name(trigger: Trigger) -> String {
+fn trigger_name(trigger: CompactionTrigger) -> String {
     match serde_json::to_value(trigger) {
         Ok(serde_json::Value::String(name)) => name,
         _ => "unknown".to_owned(),
@@ -394,6 +417,6 @@ fn trigger_name(trigger: Trigger) -> String {
 }
 
 /// A trigger by its name; one that this version does not know is unknown.
-fn trigger(name: &str) -> Trigger {
-    Trigger::deserialize(StrDeserializer::<Error>::new(name)).unwrap_or(Trigger::Unknown)
+fn trigger(name: &str) -> CompactionTrigger {
+    CompactionTrigger::deserialize(StrDeserializer::<Error>::new(name)).unwrap_or(CompactionTrigger::Unknown)
 }

@@ -1,37 +1,41 @@
 //! The ledger of events outside any session. It is kept beside the log, never compacted, and searched with
 //! it.
 
-use epitome_core::{EventId, event::Time};
+use epitome_core::{EventId, event::Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use super::{
     codec::{self, AsBlob, signed},
-    derived,
-    fault::Fault,
-    read,
-    writer::Desk,
+    derivation,
+    sqlite_error::SqliteError,
+    thread_view,
+    writer::WriteTx,
 };
 use crate::{
     error::StoreError,
-    records::{LedgerEntry, LedgerFilter, Made},
+    records::{CreateOutcome, LedgerEntry, LedgerFilter},
 };
 
 const COLUMNS: &str = "id, channel, time, author, text, raw, number";
 
 /// Adds an entry, unless it is there, and links it to turns.
-pub(super) fn add(desk: &Desk<'_>, entry: &LedgerEntry, turns: &[EventId]) -> Result<Made, Fault> {
+pub(super) fn add(
+    desk: &WriteTx<'_>,
+    entry: &LedgerEntry,
+    turns: &[EventId],
+) -> Result<CreateOutcome, SqliteError> {
     for (missing, text) in [("channel", &entry.channel), ("id", &entry.id), ("text", &entry.text)] {
         if text.trim().is_empty() {
             return Err(StoreError::EmptyLedgerEntry { missing }.into());
         }
     }
     let (number, made) = match find(desk.connection, &entry.channel, &entry.id)? {
-        Some((number, known)) if known == *entry => (number, Made::Already),
+        Some((number, known)) if known == *entry => (number, CreateOutcome::Already),
         Some(_) => {
             let (channel, id) = (entry.channel.clone(), entry.id.clone());
             return Err(StoreError::LedgerDiffers { channel, id }.into());
         }
-        None => (insert(desk, entry)?, Made::New),
+        None => (insert(desk, entry)?, CreateOutcome::New),
     };
     for turn in turns {
         link(desk, number, *turn)?;
@@ -39,7 +43,7 @@ pub(super) fn add(desk: &Desk<'_>, entry: &LedgerEntry, turns: &[EventId]) -> Re
     Ok(made)
 }
 
-fn insert(desk: &Desk<'_>, entry: &LedgerEntry) -> Result<i64, Fault> {
+fn insert(desk: &WriteTx<'_>, entry: &LedgerEntry) -> Result<i64, SqliteError> {
     let number: i64 = desk
         .connection
         .prepare_cached("SELECT coalesce(min(number), 0) - 1 FROM ledger")?
@@ -49,12 +53,12 @@ fn insert(desk: &Desk<'_>, entry: &LedgerEntry) -> Result<i64, Fault> {
             "INSERT INTO ledger (number, id, channel, time, author, text, raw) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![number, entry.id, entry.channel, entry.time.0, entry.author, entry.text, entry.raw])?;
-    derived::index(desk.connection, number, &entry.text)?;
+    derivation::index(desk.connection, number, &entry.text)?;
     Ok(number)
 }
 
-fn link(desk: &Desk<'_>, entry: i64, turn: EventId) -> Result<(), Fault> {
-    read::event(desk.connection, turn)?;
+fn link(desk: &WriteTx<'_>, entry: i64, turn: EventId) -> Result<(), SqliteError> {
+    thread_view::event(desk.connection, turn)?;
     desk.connection
         .prepare_cached(
             "INSERT INTO ledger_links (entry, thread, seq) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
@@ -64,7 +68,7 @@ fn link(desk: &Desk<'_>, entry: i64, turn: EventId) -> Result<(), Fault> {
 }
 
 /// Entries that fit the filter, oldest first.
-pub(super) fn list(connection: &Connection, filter: &LedgerFilter) -> Result<Vec<LedgerEntry>, Fault> {
+pub(super) fn list(connection: &Connection, filter: &LedgerFilter) -> Result<Vec<LedgerEntry>, SqliteError> {
     let mut conditions = vec!["TRUE"];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if let Some(channel) = &filter.channel {
@@ -99,7 +103,7 @@ pub(super) fn list(connection: &Connection, filter: &LedgerFilter) -> Result<Vec
 }
 
 /// The turns an entry is linked to.
-pub(super) fn turns(connection: &Connection, channel: &str, id: &str) -> Result<Vec<EventId>, Fault> {
+pub(super) fn turns(connection: &Connection, channel: &str, id: &str) -> Result<Vec<EventId>, SqliteError> {
     let Some((number, _)) = find(connection, channel, id)? else {
         let (channel, id) = (channel.to_owned(), id.to_owned());
         return Err(StoreError::UnknownLedgerEntry { channel, id }.into());
@@ -114,7 +118,7 @@ pub(super) fn turns(connection: &Connection, channel: &str, id: &str) -> Result<
     Ok(turns)
 }
 
-fn find(connection: &Connection, channel: &str, id: &str) -> Result<Option<(i64, LedgerEntry)>, Fault> {
+fn find(connection: &Connection, channel: &str, id: &str) -> Result<Option<(i64, LedgerEntry)>, SqliteError> {
     let mut statement =
         connection.prepare_cached(&format!("SELECT {COLUMNS} FROM ledger WHERE channel = ?1 AND id = ?2"))?;
     Ok(statement.query_row([channel, id], |row| Ok((row.get(6)?, entry(row)?))).optional()?)
@@ -124,7 +128,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<LedgerEntry> {
     Ok(LedgerEntry {
         id: row.get(0)?,
         channel: row.get(1)?,
-        time: Time(row.get(2)?),
+        time: Timestamp(row.get(2)?),
         author: row.get(3)?,
         text: row.get(4)?,
         raw: row.get(5)?,

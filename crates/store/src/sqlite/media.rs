@@ -7,17 +7,17 @@
 use std::collections::{HashMap, HashSet};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use epitome_core::{Digest, Event, media::Place};
+use epitome_core::{Digest, Event, media::MediaLocation};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::fault::Fault;
+use super::sqlite_error::SqliteError;
 
 /// Shorter payloads are not worth a row of their own.
-const LEAST: usize = 1024;
+const MIN_MEDIA_BYTES: usize = 1024;
 
 /// A raw text without its media.
 #[derive(Debug)]
-pub(super) struct Packed {
+pub(super) struct PackedText {
     /// The text, a marker in place of each medium.
     pub(super) text: String,
     /// Number of markers.
@@ -27,18 +27,18 @@ pub(super) struct Packed {
 }
 
 /// Takes the inline media out of an event's raw JSON; `None` if there are none.
-pub(super) fn pack(event: &Event) -> Option<Packed> {
+pub(super) fn pack(event: &Event) -> Option<PackedText> {
     let raw = &*event.raw.json;
     let mut wanted: HashMap<u64, HashSet<Digest>> = HashMap::new();
     for media in event.fact.media() {
-        if let Place::Inline { hash, size } = media.place {
+        if let MediaLocation::Inline { hash, size } = media.place {
             wanted.entry(size).or_default().insert(hash);
         }
     }
-    if wanted.is_empty() || raw.len() < LEAST || raw.contains('\0') {
+    if wanted.is_empty() || raw.len() < MIN_MEDIA_BYTES || raw.contains('\0') {
         return None;
     }
-    let mut packed = Packed { text: String::new(), markers: 0, media: Vec::new() };
+    let mut packed = PackedText { text: String::new(), markers: 0, media: Vec::new() };
     let mut taken = HashSet::new();
     let mut copied = 0;
     for (start, run) in runs(raw) {
@@ -58,7 +58,7 @@ pub(super) fn pack(event: &Event) -> Option<Packed> {
 }
 
 /// Puts the media back. The inner error says which one cannot be.
-pub(super) fn unpack(connection: &Connection, packed: &str) -> Result<Result<String, String>, Fault> {
+pub(super) fn unpack(connection: &Connection, packed: &str) -> Result<Result<String, String>, SqliteError> {
     let mut raw = String::new();
     let mut pieces = packed.split('\0');
     raw.push_str(pieces.next().unwrap_or_default());
@@ -76,13 +76,17 @@ pub(super) fn unpack(connection: &Connection, packed: &str) -> Result<Result<Str
 }
 
 /// A medium's bytes.
-pub(super) fn fetch(connection: &Connection, hash: Digest) -> Result<Option<Vec<u8>>, Fault> {
+pub(super) fn fetch(connection: &Connection, hash: Digest) -> Result<Option<Vec<u8>>, SqliteError> {
     let mut statement = connection.prepare_cached("SELECT bytes FROM media WHERE hash = ?1")?;
     Ok(statement.query_row([hash.0], |row| row.get(0)).optional()?)
 }
 
 /// Stores an event's media, and the reference of the event to them.
-pub(super) fn keep(connection: &Connection, event: i64, media: &[(Digest, Vec<u8>)]) -> Result<(), Fault> {
+pub(super) fn keep(
+    connection: &Connection,
+    event: i64,
+    media: &[(Digest, Vec<u8>)],
+) -> Result<(), SqliteError> {
     for (hash, bytes) in media {
         let known: bool = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM media WHERE hash = ?1)")?
@@ -110,7 +114,7 @@ fn runs(text: &str) -> impl Iterator<Item = (usize, &str)> {
             let length = bytes[start..].iter().position(|byte| !is_letter(*byte));
             let end = length.map_or(bytes.len(), |length| start + length);
             at = end;
-            if end - start >= LEAST {
+            if end - start >= MIN_MEDIA_BYTES {
                 return Some((start, &text[start..end]));
             }
         }
@@ -131,20 +135,20 @@ fn decoded(run: &str, wanted: &HashMap<u64, HashSet<Digest>>) -> Option<(Digest,
 #[cfg(test)]
 mod tests {
     use epitome_core::{
-        Fact, Part,
-        event::{Dialect, Raw},
+        ContentPart, Fact,
+        event::{RawDialect, RawJson},
         media::Media,
     };
 
     use super::*;
 
     fn event(media: &[&[u8]], raw: &str) -> Event {
-        let parts = media.iter().map(|bytes| Part::Media(Media::inline("image/png", bytes))).collect();
+        let parts = media.iter().map(|bytes| ContentPart::Media(Media::inline("image/png", bytes))).collect();
         Event {
             time: None,
             origin: None,
             fact: Fact::UserSaid { parts },
-            raw: Raw { dialect: Dialect::OpenaiChat, json: raw.into() },
+            raw: RawJson { dialect: RawDialect::OpenaiChat, json: raw.into() },
             normal: None,
         }
     }

@@ -3,30 +3,30 @@
 //! One thread writes (`writer`), a few connections read (`pool`), any number of processes may share the file.
 //! This file is the boundary: it names the failed action, and turns SQLite's codes into words.
 
-mod adopt;
 mod append;
 mod backup;
-mod behind;
 mod calls;
-mod checks;
 mod codec;
 mod commit;
-mod derived;
+mod connection_pool;
+mod deferred_derivation;
+mod derivation;
 mod doctor;
 mod erase;
 mod exchanges;
-mod fault;
+mod history_lookup;
 mod jobs;
 mod ledger;
 mod media;
-mod pool;
-mod read;
-mod recognise;
+mod record_checks;
+mod reparent_shared;
 mod schema;
 mod search;
 mod sessions;
-mod shared;
+mod shared_sums;
+mod sqlite_error;
 mod summaries;
+mod thread_view;
 mod turn_rows;
 mod turns;
 mod writer;
@@ -39,25 +39,28 @@ use std::{
 };
 
 use epitome_core::{
-    Digest, Event, EventId, Logged, Noted, Seq, SessionId, ThreadId, TokenCounter, Tokens, event::Time,
-    lineage, seq_set::SeqSet, turn::Turn,
+    AnnotatedEvent, Digest, Event, EventId, LoggedEvent, Seq, SessionId, ThreadId, TokenCounter, Tokens,
+    event::Timestamp, lineage, seq_set::SeqSet, turn::Turn,
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tempfile::TempDir;
 
-use self::{append::Append, behind::Backlog, fault::Fault, pool::Pool, schema::Access, writer::Writer};
+use self::{
+    append::PreparedAppend, connection_pool::ConnectionPool, deferred_derivation::DerivationBacklog,
+    schema::StoreAccess, sqlite_error::SqliteError, writer::WriterThread,
+};
 use crate::{
-    error::{CHECKING, OPENING, StoreError},
-    log::{EventLog, Head, NewThread},
+    error::{CHECKING_ACTION, OPENING_ACTION, StoreError},
+    log::{EventLog, NewThread, ThreadHead},
     records::{
-        AuditLine, BackupProgress, DoctorReport, Erased, Hit, LedgerEntry, LedgerFilter, Made, NewFork,
-        NewSession, Scrubbed, Search, SessionRow, ThreadRow, TurnRow,
+        AuditLine, BackupProgress, CreateOutcome, DoctorReport, ErasureReport, LedgerEntry, LedgerFilter,
+        NewFork, NewSession, ScrubState, SearchHit, SearchQuery, SessionRow, ThreadRow, TurnRow,
     },
 };
 
 /// Settings for opening a store.
 #[derive(Clone)]
-pub struct Options {
+pub struct SqliteOptions {
     /// Time to wait for another process that holds the lock.
     pub busy_timeout: Duration,
     /// Counts the tokens of every event as it is appended.
@@ -88,7 +91,7 @@ pub enum Durability {
     Kill,
 }
 
-impl Default for Options {
+impl Default for SqliteOptions {
     fn default() -> Self {
         Self {
             busy_timeout: Duration::from_secs(5),
@@ -102,7 +105,7 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for SqliteOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("busy_timeout", &self.busy_timeout)
@@ -117,7 +120,7 @@ impl fmt::Debug for Options {
 }
 
 /// Schemes by which databases are named, with or without slashes behind.
-const DATABASES: [&str; 12] = [
+const DATABASE_URL_SCHEMES: [&str; 12] = [
     "file",
     "sqlite",
     "sqlite3",
@@ -140,38 +143,39 @@ fn url_scheme(text: &str) -> Option<String> {
         && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.bytes().all(is_letter);
     let scheme = scheme.to_ascii_lowercase();
-    (is_scheme && (rest.starts_with("//") || DATABASES.contains(&scheme.as_str()))).then_some(scheme)
+    (is_scheme && (rest.starts_with("//") || DATABASE_URL_SCHEMES.contains(&scheme.as_str())))
+        .then_some(scheme)
 }
 
 /// The log in one SQLite file, with everything derived from it.
 ///
 /// ```
-/// use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId};
-/// use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::Search};
+/// use epitome_core::{Event, Fact, ContentPart, Seq, SessionId, ThreadId};
+/// use epitome_store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadStart, records::SearchQuery};
 ///
 /// let directory = tempfile::tempdir()?;
-/// let store = Sqlite::open(&directory.path().join("epitome.db"), Options::default())?;
+/// let store = SqliteStore::open(&directory.path().join("epitome.db"), SqliteOptions::default())?;
 /// let (session, thread) = (SessionId::derived(&["demo"]), ThreadId::derived(&["demo"]));
-/// store.open(&NewThread { id: thread, session, name: "main".into(), key: None, start: Start::Root })?;
-/// let said = Event::own(Fact::UserSaid { parts: vec![Part::text("find me later")] }, None);
+/// store.open(&NewThread { id: thread, session, name: "main".into(), key: None, start: ThreadStart::Root })?;
+/// let said = Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("find me later")] }, None);
 /// store.append(thread, Seq::START, vec![said])?;
-/// assert_eq!(store.search(&Search::everywhere("later"))?.len(), 1);
+/// assert_eq!(store.search(&SearchQuery::everything("later"))?.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Sqlite {
+pub struct SqliteStore {
     path: PathBuf,
-    options: Options,
-    access: Access,
+    options: SqliteOptions,
+    access: StoreAccess,
     /// The tokenizer whose counts are shown.
     tokenizer: Option<String>,
-    readers: Pool,
-    writer: Writer,
+    readers: ConnectionPool,
+    writer: WriterThread,
     /// The directory of a store that is not to be kept. It is removed last, when no file in it is open any
     /// more.
     home: Option<TempDir>,
 }
 
-impl fmt::Debug for Sqlite {
+impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sqlite")
             .field("path", &self.path)
@@ -181,57 +185,62 @@ impl fmt::Debug for Sqlite {
     }
 }
 
-impl EventLog for Sqlite {
+impl EventLog for SqliteStore {
     fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
         let thread = thread.clone();
         self.writer.write("making a thread", move |desk| append::open(desk, &thread))
     }
 
-    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError> {
-        let mut append =
-            Append::new(thread, after, events.into_iter().map(Noted::from), self.options.counter.as_deref());
+    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<ThreadHead, StoreError> {
+        let mut append = PreparedAppend::new(
+            thread,
+            after,
+            events.into_iter().map(AnnotatedEvent::from),
+            self.options.counter.as_deref(),
+        );
         self.writer.write("appending to the log", move |desk| append.run(desk))
     }
 
-    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<Logged>, StoreError> {
-        self.lend("reading the log", |connection| read::events(connection, thread, from, limit))
+    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.lend("reading the log", |connection| thread_view::events(connection, thread, from, limit))
     }
 
-    fn head(&self, thread: ThreadId) -> Result<Head, StoreError> {
-        self.lend("reading the log", |connection| read::head(connection, thread))
+    fn head(&self, thread: ThreadId) -> Result<ThreadHead, StoreError> {
+        self.lend("reading the log", |connection| thread_view::head(connection, thread))
     }
 }
 
 /// Opening, and the log beyond [`EventLog`].
-impl Sqlite {
+impl SqliteStore {
     /// Opens the store at `path`, and makes it if there is none. One that is there and cannot be written can still be
     /// looked at: then every writing method fails with [`StoreError::ReadOnly`].
-    pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         Self::check_path(path)?;
-        let explained = |fault: Fault| fault.explained(OPENING, path, options.busy_timeout);
+        let explained =
+            |fault: SqliteError| fault.into_store_error(OPENING_ACTION, path, options.busy_timeout);
         let (tokenizer, writer, access) = match schema::open_writer(path, &options) {
             Ok(connection) => {
                 let tokenizer =
                     remember_tokenizer(&connection, options.counter.as_deref()).map_err(explained)?;
-                let backlog = Backlog::new(options.lag, options.counter.clone());
+                let backlog = DerivationBacklog::new(options.lag, options.counter.clone());
                 let (patience, gather) = (options.busy_timeout, options.gather);
-                let writer = Writer::start(connection, path.to_owned(), patience, gather, backlog)?;
-                (tokenizer, writer, Access::Writable)
+                let writer = WriterThread::start(connection, path.to_owned(), patience, gather, backlog)?;
+                (tokenizer, writer, StoreAccess::Writable)
             }
             Err(refused @ StoreError::ReadOnly { .. }) => {
-                let connection = schema::open_to_look(path, &options).map_err(|fault| match fault {
+                let connection = schema::open_read_only(path, &options).map_err(|fault| match fault {
                     // It is of an older version, and cannot be brought up to date.
-                    Fault::Store(older @ StoreError::ReadOnly { .. }) => older,
+                    SqliteError::Store(older @ StoreError::ReadOnly { .. }) => older,
                     // Why it cannot even be read says less than why it cannot be written.
                     _ => refused,
                 })?;
                 let counting = options.counter.as_ref().map(|counter| counter.name().to_owned());
                 let known = known_tokenizer(&connection).map_err(explained)?;
-                (counting.or(known), Writer::absent(path.to_owned()), Access::ReadOnly)
+                (counting.or(known), WriterThread::read_only(path.to_owned()), StoreAccess::ReadOnly)
             }
             Err(error) => return Err(error),
         };
-        let readers = Pool::new(path.to_owned(), options.clone(), access);
+        let readers = ConnectionPool::new(path.to_owned(), options.clone(), access);
         Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, home: None, options })
     }
 
@@ -242,7 +251,7 @@ impl Sqlite {
     }
 
     /// A new store where the system keeps temporary files, private like any other. It is gone when it is dropped.
-    pub fn temporary(options: Options) -> Result<Self, StoreError> {
+    pub fn temporary(options: SqliteOptions) -> Result<Self, StoreError> {
         let home = tempfile::Builder::new().prefix("epitome-").tempdir().map_err(|source| {
             StoreError::Io { doing: "making a temporary directory in", path: std::env::temp_dir(), source }
         })?;
@@ -251,13 +260,13 @@ impl Sqlite {
     }
 
     /// Opens the same store once more: a store that was read-only may be writable by now.
-    pub fn reopened(&self) -> Result<Self, StoreError> {
+    pub fn reopen(&self) -> Result<Self, StoreError> {
         Self::open(&self.path, self.options.clone())
     }
 
     /// Returns true if the store is read-only.
     pub fn is_read_only(&self) -> bool {
-        self.access == Access::ReadOnly
+        self.access == StoreAccess::ReadOnly
     }
 
     /// Path of the store.
@@ -272,13 +281,13 @@ impl Sqlite {
 
     /// The events of the thread's view that are of one of `kinds` (as [`Fact::kind`](epitome_core::Fact::kind)
     /// names them), oldest first.
-    pub fn of_kinds(&self, thread: ThreadId, kinds: &[&str]) -> Result<Vec<Logged>, StoreError> {
-        self.lend("reading the log", |connection| read::of_kinds(connection, thread, kinds))
+    pub fn events_of_kinds(&self, thread: ThreadId, kinds: &[&str]) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.lend("reading the log", |connection| thread_view::events_of_kinds(connection, thread, kinds))
     }
 
     /// One event.
-    pub fn event(&self, id: EventId) -> Result<Logged, StoreError> {
-        self.lend("reading the log", |connection| read::event(connection, id))
+    pub fn event(&self, id: EventId) -> Result<LoggedEvent, StoreError> {
+        self.lend("reading the log", |connection| thread_view::event(connection, id))
     }
 
     /// A medium's bytes, if any event brought it inline and it was large enough to be stored apart.
@@ -287,26 +296,32 @@ impl Sqlite {
     }
 
     /// The newest compaction of the thread's view that holds: one that is not undone, or was brought back.
-    pub fn pivot(&self, thread: ThreadId) -> Result<Option<Logged>, StoreError> {
-        self.lend("reading the log", |connection| read::pivot(connection, thread))
+    pub fn compaction_in_force(&self, thread: ThreadId) -> Result<Option<LoggedEvent>, StoreError> {
+        self.lend("reading the log", |connection| thread_view::compaction_in_force(connection, thread))
     }
 
     fn lend<T>(
         &self,
         doing: &'static str,
-        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+        read: impl FnOnce(&Connection) -> Result<T, SqliteError>,
     ) -> Result<T, StoreError> {
-        self.readers.lend(read).map_err(|fault| fault.explained(doing, &self.path, self.options.busy_timeout))
+        self.readers
+            .with_connection(read)
+            .map_err(|fault| fault.into_store_error(doing, &self.path, self.options.busy_timeout))
     }
 
     /// The same for derived data, after all of it is up to date.
     fn lend_derived<T>(
         &self,
         doing: &'static str,
-        read: impl Fn(&Connection) -> Result<T, Fault>,
+        read: impl Fn(&Connection) -> Result<T, SqliteError>,
     ) -> Result<T, StoreError> {
         let seen = self.lend(doing, |connection| {
-            Ok(if behind::is_behind(connection)? { None } else { Some(read(connection)?) })
+            Ok(if deferred_derivation::has_underived_events(connection)? {
+                None
+            } else {
+                Some(read(connection)?)
+            })
         })?;
         if let Some(seen) = seen {
             return Ok(seen);
@@ -322,9 +337,9 @@ impl Sqlite {
 }
 
 /// Token counts.
-impl Sqlite {
+impl SqliteStore {
     /// The token counts of the thread's view from `from` on, by the store's tokenizer, oldest first.
-    pub fn counts(
+    pub fn event_counts(
         &self,
         thread: ThreadId,
         from: Seq,
@@ -332,12 +347,12 @@ impl Sqlite {
     ) -> Result<Vec<(EventId, Tokens)>, StoreError> {
         let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
         self.lend_derived("reading token counts", |connection| {
-            read::counts(connection, tokenizer, thread, from, limit)
+            thread_view::counts(connection, tokenizer, thread, from, limit)
         })
     }
 
     /// The same, for each text of an event apart, in the order [`epitome_core::Fact::visit_text`] shows them.
-    pub fn pieces(
+    pub fn text_counts(
         &self,
         thread: ThreadId,
         from: Seq,
@@ -345,7 +360,7 @@ impl Sqlite {
     ) -> Result<Vec<(EventId, Vec<Tokens>)>, StoreError> {
         let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
         self.lend_derived("reading token counts", |connection| {
-            read::pieces(connection, tokenizer, thread, from, limit)
+            thread_view::text_counts(connection, tokenizer, thread, from, limit)
         })
     }
 
@@ -356,19 +371,21 @@ impl Sqlite {
         from: Seq,
         without: &SeqSet,
         kinds: &[&str],
-    ) -> Result<Vec<Logged>, StoreError> {
-        self.lend("reading the log", |connection| read::window(connection, thread, from, without, kinds))
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.lend("reading the log", |connection| {
+            thread_view::window(connection, thread, from, without, kinds)
+        })
     }
 
-    /// The counts of each text of these events of a thread's view, as [`pieces`](Self::pieces) gives them.
-    pub fn pieces_of(
+    /// The counts of each text of these events of a thread's view, as [`text_counts`](Self::text_counts) gives them.
+    pub fn text_counts_of(
         &self,
         thread: ThreadId,
         events: &SeqSet,
     ) -> Result<Vec<(EventId, Vec<Tokens>)>, StoreError> {
         let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
         self.lend_derived("reading token counts", |connection| {
-            read::pieces_of(connection, tokenizer, thread, events)
+            thread_view::text_counts_of(connection, tokenizer, thread, events)
         })
     }
 
@@ -381,7 +398,7 @@ impl Sqlite {
         let mut after = 0;
         loop {
             let (rows, last) = self.lend_derived("counting tokens", |connection| {
-                derived::uncounted(connection, counter, after, CHUNK)
+                derivation::count_missing_tokens(connection, counter, after, CHUNK)
             })?;
             if rows.is_empty() {
                 return Ok(total);
@@ -391,7 +408,7 @@ impl Sqlite {
                 let mut new = 0;
                 for (id, pieces) in &rows {
                     let row = std::iter::once((id.seq, pieces.as_slice()));
-                    new += derived::add_count_rows(desk.connection, id.thread, row, name)?;
+                    new += derivation::add_count_rows(desk.connection, id.thread, row, name)?;
                 }
                 Ok(new)
             })?;
@@ -400,9 +417,9 @@ impl Sqlite {
 }
 
 /// Sessions and threads.
-impl Sqlite {
+impl SqliteStore {
     /// Makes a session. Making it again only fills in empty fields; its owner never changes.
-    pub fn create_session(&self, session: &NewSession) -> Result<Made, StoreError> {
+    pub fn create_session(&self, session: &NewSession) -> Result<CreateOutcome, StoreError> {
         let session = session.clone();
         self.writer.write("making a session", move |desk| sessions::create(desk, &session))
     }
@@ -433,7 +450,7 @@ impl Sqlite {
     }
 
     /// Labels a session.
-    pub fn add_label(&self, session: SessionId, label: &str) -> Result<Made, StoreError> {
+    pub fn add_label(&self, session: SessionId, label: &str) -> Result<CreateOutcome, StoreError> {
         let label = label.to_owned();
         self.writer.write("labelling a session", move |desk| sessions::add_label(desk, session, &label))
     }
@@ -450,7 +467,7 @@ impl Sqlite {
     }
 
     /// Forks a thread into a session of its own, in one step.
-    pub fn fork(&self, fork: &NewFork) -> Result<Head, StoreError> {
+    pub fn fork(&self, fork: &NewFork) -> Result<ThreadHead, StoreError> {
         let fork = fork.clone();
         self.writer.write("forking", move |desk| sessions::fork(desk, &fork))
     }
@@ -463,14 +480,14 @@ impl Sqlite {
     /// One thread.
     pub fn thread(&self, id: ThreadId) -> Result<ThreadRow, StoreError> {
         self.lend("reading a thread", |connection| {
-            let made = read::thread(connection, id)?.ok_or(StoreError::UnknownThread(id))?;
-            read::thread_row(connection, made)
+            let made = thread_view::thread(connection, id)?.ok_or(StoreError::UnknownThread(id))?;
+            thread_view::thread_row(connection, made)
         })
     }
 }
 
 /// Turns.
-impl Sqlite {
+impl SqliteStore {
     /// The turns of the thread's view, oldest first: its whole history, compactions included.
     pub fn turns(&self, thread: ThreadId) -> Result<Vec<TurnRow>, StoreError> {
         self.lend_derived("reading turns", |connection| turns::turns(connection, self.tokenizer(), thread))
@@ -483,16 +500,16 @@ impl Sqlite {
 
     /// The turns a compaction covers: from the first one that the compaction before it kept, through the last it
     /// summarised, and that earlier compaction itself; one that was reverted before does not count.
-    pub fn covered(&self, compaction: EventId) -> Result<Vec<EventId>, StoreError> {
+    pub fn covered_turns(&self, compaction: EventId) -> Result<Vec<EventId>, StoreError> {
         let turns: Vec<Turn> = self.history(compaction)?.into_iter().map(|row| row.turn).collect();
         lineage::covered_by(&turns, compaction).ok_or(StoreError::UnknownTurn(compaction))
     }
 }
 
 /// The ledger, and search over both.
-impl Sqlite {
+impl SqliteStore {
     /// Adds an entry and links it to turns. Adding the same entry again only adds the links.
-    pub fn ledger_add(&self, entry: &LedgerEntry, turns: &[EventId]) -> Result<Made, StoreError> {
+    pub fn ledger_add(&self, entry: &LedgerEntry, turns: &[EventId]) -> Result<CreateOutcome, StoreError> {
         let (entry, turns) = (entry.clone(), turns.to_vec());
         self.writer.write("adding to the ledger", move |desk| ledger::add(desk, &entry, &turns))
     }
@@ -508,24 +525,24 @@ impl Sqlite {
     }
 
     /// Searches events and ledger, best hits first.
-    pub fn search(&self, search: &Search) -> Result<Vec<Hit>, StoreError> {
+    pub fn search(&self, search: &SearchQuery) -> Result<Vec<SearchHit>, StoreError> {
         self.lend_derived("searching", |connection| search::search(connection, search))
     }
 }
 
 /// Care of the file.
-impl Sqlite {
+impl SqliteStore {
     /// Makes all derived data again from the log, and any missing indexes, triggers and views of the schema.
     /// It is the same afterwards, unless it was damaged. Counts by other tokenizers than the store's counter
     /// are kept. Remains of earlier erasures are scrubbed from the files.
-    pub fn rebuild(&self) -> Result<Scrubbed, StoreError> {
+    pub fn rebuild(&self) -> Result<ScrubState, StoreError> {
         let counter = self.options.counter.clone();
         self.readers.close_idle();
-        self.writer.write_alone("rebuilding", move |connection, backlog| {
+        self.writer.write_exclusive("rebuilding", move |connection, backlog| {
             backlog.forget();
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             schema::restore(&transaction)?;
-            derived::rebuild(&transaction, counter.as_deref())?;
+            derivation::rebuild(&transaction, counter.as_deref())?;
             transaction.commit()?;
             erase::scrub_if_possible(connection)
         })
@@ -533,9 +550,9 @@ impl Sqlite {
 
     /// Checks everything that can be checked, and changes nothing.
     pub fn doctor(&self) -> Result<DoctorReport, StoreError> {
-        self.catch_up(CHECKING);
+        self.catch_up(CHECKING_ACTION);
         doctor::examine(&self.path, &self.options, self.access)
-            .map_err(|fault| fault.explained(CHECKING, &self.path, self.options.busy_timeout))
+            .map_err(|fault| fault.into_store_error(CHECKING_ACTION, &self.path, self.options.busy_timeout))
     }
 
     /// Copies the store to a new file while it is in use.
@@ -546,17 +563,17 @@ impl Sqlite {
 
     /// Removes a session for good. Forks of it in other sessions read as before: the part they share with it
     /// is copied into their own lines first, so the ids of those events name the fork afterwards.
-    pub fn erase(&self, session: SessionId, now: Time) -> Result<Erased, StoreError> {
+    pub fn erase(&self, session: SessionId, now: Timestamp) -> Result<ErasureReport, StoreError> {
         self.readers.close_idle();
-        self.writer.write_alone("erasing a session", move |connection, backlog| {
+        self.writer.write_exclusive("erasing a session", move |connection, backlog| {
             erase::erase(connection, backlog, session, now)
         })
     }
 
     /// Overwrites and releases the remains of erased rows in the files.
-    pub fn scrub(&self) -> Result<Scrubbed, StoreError> {
+    pub fn scrub(&self) -> Result<ScrubState, StoreError> {
         self.readers.close_idle();
-        self.writer.write_alone("scrubbing", |connection, _| erase::scrub(connection))
+        self.writer.write_exclusive("scrubbing", |connection, _| erase::scrub(connection))
     }
 
     /// Actions on the store as a whole, oldest first.
@@ -564,7 +581,7 @@ impl Sqlite {
         self.lend("reading the audit", |connection| {
             let mut statement = connection.prepare_cached("SELECT time, what FROM audit ORDER BY number")?;
             let lines = statement
-                .query_map([], |row| Ok(AuditLine { time: Time(row.get(0)?), what: row.get(1)? }))?;
+                .query_map([], |row| Ok(AuditLine { time: Timestamp(row.get(0)?), what: row.get(1)? }))?;
             Ok(lines.collect::<Result<_, _>>()?)
         })
     }
@@ -574,7 +591,7 @@ impl Sqlite {
 fn remember_tokenizer(
     connection: &Connection,
     counter: Option<&dyn TokenCounter>,
-) -> Result<Option<String>, Fault> {
+) -> Result<Option<String>, SqliteError> {
     let known = known_tokenizer(connection)?;
     let Some(counter) = counter else { return Ok(known) };
     if known.is_none() {
@@ -586,7 +603,7 @@ fn remember_tokenizer(
     Ok(Some(counter.name().to_owned()))
 }
 
-fn known_tokenizer(connection: &Connection) -> Result<Option<String>, Fault> {
+fn known_tokenizer(connection: &Connection) -> Result<Option<String>, SqliteError> {
     let mut statement = connection.prepare("SELECT value FROM settings WHERE name = 'tokenizer'")?;
     Ok(statement.query_row([], |row| row.get(0)).optional()?)
 }

@@ -13,8 +13,8 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig, functions::FunctionFlags,
 };
 
-use super::{Durability, Options, codec::signed, fault::Fault};
-use crate::error::{OPENING, StoreError};
+use super::{Durability, SqliteOptions, codec::signed, sqlite_error::SqliteError};
+use crate::error::{OPENING_ACTION, StoreError};
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
 const MIGRATIONS: &[&str] = &[
@@ -28,20 +28,20 @@ const MIGRATIONS: &[&str] = &[
 ];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.
-const APPLICATION: i32 = 0x4550_4954;
+const APPLICATION_ID: i32 = 0x4550_4954;
 
 /// The newest schema version this build knows.
-pub(super) fn newest() -> i64 {
+pub(super) fn newest_version() -> i64 {
     signed(MIGRATIONS.len() as u64)
 }
 
 /// Opens the one connection that writes, making and migrating the file as needed.
-pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
-    let read_only = || StoreError::ReadOnly { doing: OPENING, path: path.to_owned() };
-    let explained = |fault: Fault| match fault {
+pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
+    let read_only = || StoreError::ReadOnly { doing: OPENING_ACTION, path: path.to_owned() };
+    let explained = |fault: SqliteError| match fault {
         // The file itself is there: the files that cannot be opened are those SQLite makes beside it.
-        Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => read_only(),
-        fault => fault.explained(OPENING, path, options.busy_timeout),
+        SqliteError::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => read_only(),
+        fault => fault.into_store_error(OPENING_ACTION, path, options.busy_timeout),
     };
     let state = prepare_file(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -60,7 +60,7 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, 
 
 /// Access that the place of a store allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum StoreAccess {
     /// It does.
     Writable,
     /// It can only be looked at.
@@ -68,10 +68,14 @@ pub(super) enum Access {
 }
 
 /// Opens a connection that can only read.
-pub(super) fn open_reader(path: &Path, options: &Options, access: Access) -> Result<Connection, Fault> {
+pub(super) fn open_reader(
+    path: &Path,
+    options: &SqliteOptions,
+    access: StoreAccess,
+) -> Result<Connection, SqliteError> {
     let connection =
         connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, options)?;
-    if access == Access::Writable {
+    if access == StoreAccess::Writable {
         return Ok(connection);
     }
     match version(&connection) {
@@ -79,7 +83,7 @@ pub(super) fn open_reader(path: &Path, options: &Options, access: Access) -> Res
         // Even to read, SQLite needs a file beside the database, unless it is opened as immutable. That is
         // right for a place where no process can write, but then it does not look into the write-ahead log
         // either.
-        Err(Fault::Sql(_)) if log_is_empty(path) => connect(
+        Err(SqliteError::Sql(_)) if log_is_empty(path) => connect(
             Path::new(&unchanging(path)),
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI,
             options,
@@ -89,12 +93,12 @@ pub(super) fn open_reader(path: &Path, options: &Options, access: Access) -> Res
 }
 
 /// Looks whether a store that cannot be written can at least be read as it is.
-pub(super) fn open_to_look(path: &Path, options: &Options) -> Result<Connection, Fault> {
-    let connection = open_reader(path, options, Access::ReadOnly)?;
+pub(super) fn open_read_only(path: &Path, options: &SqliteOptions) -> Result<Connection, SqliteError> {
+    let connection = open_reader(path, options, StoreAccess::ReadOnly)?;
     recognise(&connection, path)?;
     let doing = match version(&connection)? {
-        version if version >= newest() => return Ok(connection),
-        0 => OPENING,
+        version if version >= newest_version() => return Ok(connection),
+        0 => OPENING_ACTION,
         _ => "bringing the store up to date",
     };
     Err(StoreError::ReadOnly { doing, path: path.to_owned() }.into())
@@ -127,24 +131,24 @@ fn unchanging(path: &Path) -> String {
 }
 
 /// A table, index, trigger or view: its type, its name, and the statement that makes it.
-pub(super) type Item = (String, String, String);
+pub(super) type SchemaItem = (String, String, String);
 
 /// Difference from the schema that this build makes: the items that are missing, those made otherwise, and
 /// those that do not belong there.
 #[derive(Default)]
-pub(super) struct Difference {
-    pub(super) missing: Vec<Item>,
-    pub(super) changed: Vec<Item>,
-    pub(super) unknown: Vec<Item>,
+pub(super) struct SchemaDifference {
+    pub(super) missing: Vec<SchemaItem>,
+    pub(super) changed: Vec<SchemaItem>,
+    pub(super) unknown: Vec<SchemaItem>,
 }
 
 /// Compares the schema of a file with a fresh one.
-pub(super) fn difference(connection: &Connection) -> Result<Difference, Fault> {
+pub(super) fn difference(connection: &Connection) -> Result<SchemaDifference, SqliteError> {
     let mut fresh = Connection::open_in_memory()?;
     register(&fresh)?;
     migrate(&mut fresh)?;
     let mut found = items(connection)?;
-    let mut difference = Difference::default();
+    let mut difference = SchemaDifference::default();
     for (key, sql) in items(&fresh)? {
         match found.remove(&key) {
             Some(same) if same == sql => {}
@@ -157,7 +161,7 @@ pub(super) fn difference(connection: &Connection) -> Result<Difference, Fault> {
 }
 
 /// Makes missing indexes, triggers and views again. A missing table is another matter: it held something.
-pub(super) fn restore(connection: &Connection) -> Result<(), Fault> {
+pub(super) fn restore(connection: &Connection) -> Result<(), SqliteError> {
     for (kind, _, sql) in difference(connection)?.missing {
         if kind != "table" {
             connection.execute_batch(&sql)?;
@@ -167,7 +171,7 @@ pub(super) fn restore(connection: &Connection) -> Result<(), Fault> {
 }
 
 /// Items of a schema, except those that SQLite makes by itself.
-fn items(connection: &Connection) -> Result<BTreeMap<(String, String), String>, Fault> {
+fn items(connection: &Connection) -> Result<BTreeMap<(String, String), String>, SqliteError> {
     let mut statement = connection.prepare(
         "SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'",
     )?;
@@ -176,7 +180,7 @@ fn items(connection: &Connection) -> Result<BTreeMap<(String, String), String>, 
 }
 
 /// The schema version of the file behind a connection.
-pub(super) fn version(connection: &Connection) -> Result<i64, Fault> {
+pub(super) fn version(connection: &Connection) -> Result<i64, SqliteError> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
@@ -200,13 +204,13 @@ fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         directory().create(parent).map_err(failed("making the directory of"))?;
     }
-    match private().create_new(true).open(path) {
+    match owner_only_options().create_new(true).open(path) {
         Ok(_) => return Ok(FileState::New),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(failed("making the store")(error)),
     }
     let mut start = Vec::new();
-    let mut file = File::open(path).map_err(failed(OPENING))?;
+    let mut file = File::open(path).map_err(failed(OPENING_ACTION))?;
     file.by_ref().take(100).read_to_end(&mut start).map_err(failed("reading"))?;
     let not = |detail: &str| StoreError::NotADatabase { path: path.to_owned(), detail: detail.to_owned() };
     match start.len() {
@@ -218,23 +222,23 @@ fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
 }
 
 /// Refuses a file of another program or of a newer version, before anything is written to it.
-fn recognise(connection: &Connection, path: &Path) -> Result<(), Fault> {
+fn recognise(connection: &Connection, path: &Path) -> Result<(), SqliteError> {
     // In one moment: between two looks another process may have made the tables.
     let moment = connection.unchecked_transaction()?;
     let tables: i64 = moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let application: i32 = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let found = version(&moment)?;
     moment.finish()?;
-    if application != APPLICATION && (application, found, tables) != (0, 0, 0) {
+    if application != APPLICATION_ID && (application, found, tables) != (0, 0, 0) {
         return Err(StoreError::ForeignDatabase { path: path.to_owned() }.into());
     }
-    if found > newest() {
-        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: newest() }.into());
+    if found > newest_version() {
+        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: newest_version() }.into());
     }
     Ok(())
 }
 
-fn connect(path: &Path, flags: OpenFlags, options: &Options) -> Result<Connection, Fault> {
+fn connect(path: &Path, flags: OpenFlags, options: &SqliteOptions) -> Result<Connection, SqliteError> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(128);
@@ -249,7 +253,7 @@ fn connect(path: &Path, flags: OpenFlags, options: &Options) -> Result<Connectio
 
 /// Registers `fact_text(fact)`: the text that is searched. A fact that cannot be read has no text; the doctor
 /// reports it elsewhere.
-fn register(connection: &Connection) -> Result<(), Fault> {
+fn register(connection: &Connection) -> Result<(), SqliteError> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function("fact_text", 1, flags, |context| {
@@ -260,11 +264,11 @@ fn register(connection: &Connection) -> Result<(), Fault> {
 }
 
 /// Sets up the writing connection: every commit is on the disk when it returns, and freed bytes are zeroed.
-fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
+fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), SqliteError> {
     let mode: String =
         patiently(options, || Ok(connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?))?;
     if !mode.eq_ignore_ascii_case("wal") {
-        return Err(Fault::Damaged(format!("its journal is `{mode}` and cannot be a write-ahead log")));
+        return Err(SqliteError::Damaged(format!("its journal is `{mode}` and cannot be a write-ahead log")));
     }
     let synchronous = match options.durability {
         Durability::PowerCut => "FULL",
@@ -275,7 +279,7 @@ fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
     // them are changed again by the next group before the log of pages is long enough to be copied into the file. More would
     // not pay: after most commits SQLite looks through all that it keeps for pages behind the end of the file.
     connection.execute_batch("PRAGMA cache_size = -8192; PRAGMA wal_autocheckpoint = 4000;")?;
-    keep_undo(connection, Undo::InMemory)?;
+    set_temp_storage(connection, TempStorage::InMemory)?;
     if let Some(pages) = options.page_limit {
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
     }
@@ -284,7 +288,7 @@ fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
 
 /// Location of the pages that undo a refused statement, and of SQLite's other temporary data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Undo {
+pub(super) enum TempStorage {
     /// Right for the small jobs of a group.
     InMemory,
     /// Right for statements that may touch the whole file.
@@ -292,21 +296,24 @@ pub(super) enum Undo {
 }
 
 /// Changes where that is, between two transactions.
-pub(super) fn keep_undo(connection: &Connection, undo: Undo) -> Result<(), Fault> {
+pub(super) fn set_temp_storage(connection: &Connection, undo: TempStorage) -> Result<(), SqliteError> {
     let place = match undo {
-        Undo::InMemory => "MEMORY",
-        Undo::InFiles => "FILE",
+        TempStorage::InMemory => "MEMORY",
+        TempStorage::InFiles => "FILE",
     };
     Ok(connection.execute_batch(&format!("PRAGMA temp_store = {place}"))?)
 }
 
 /// SQLite does not wait when two processes change the journal mode of a new file at once; so this does.
-fn patiently<T>(options: &Options, attempt: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
+fn patiently<T>(
+    options: &SqliteOptions,
+    attempt: impl Fn() -> Result<T, SqliteError>,
+) -> Result<T, SqliteError> {
     let step = std::time::Duration::from_millis(10);
     let mut waited = std::time::Duration::ZERO;
     loop {
         match attempt() {
-            Err(Fault::Sql(error))
+            Err(SqliteError::Sql(error))
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && waited < options.busy_timeout =>
             {
@@ -320,14 +327,14 @@ fn patiently<T>(options: &Options, attempt: impl Fn() -> Result<T, Fault>) -> Re
 
 /// Runs the scripts the file has not seen, each in a transaction. The version is read inside it: another process
 /// may be doing the same.
-fn migrate(connection: &mut Connection) -> Result<(), Fault> {
-    while version(connection)? < newest() {
+fn migrate(connection: &mut Connection) -> Result<(), SqliteError> {
+    while version(connection)? < newest_version() {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let version = version(&transaction)?;
         let script = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version));
         if let Some(script) = script {
             transaction.execute_batch(script)?;
-            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", version + 1)?;
         }
         transaction.commit()?;
@@ -359,7 +366,7 @@ fn directory() -> DirBuilder {
 }
 
 /// A file that only its owner may read.
-pub(super) fn private() -> OpenOptions {
+pub(super) fn owner_only_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     #[cfg(unix)]

@@ -5,23 +5,23 @@
 
 use std::collections::HashMap;
 
-use epitome_core::{EventId, Seq, ThreadId, event::Time};
+use epitome_core::{EventId, Seq, ThreadId, event::Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{codec, fault::Fault, read, sessions};
-use crate::records::{Excerpt, Found, Hit, Scope, Search};
+use super::{codec, sessions, sqlite_error::SqliteError, thread_view};
+use crate::records::{HitLocation, SearchHit, SearchQuery, SearchScope, SnippetPart};
 
 /// Around a match in a snippet. Private-use characters: no text contains them by accident.
-const OPEN: char = '\u{F5A1E}';
-const CLOSE: char = '\u{F5A1F}';
+const MATCH_START: char = '\u{F5A1E}';
+const MATCH_END: char = '\u{F5A1F}';
 
 /// Number of words in a snippet.
-const SNIPPET: u32 = 24;
+const SNIPPET_WORDS: u32 = 24;
 
 /// The best hits, best first.
-pub(super) fn search(connection: &Connection, search: &Search) -> Result<Vec<Hit>, Fault> {
+pub(super) fn search(connection: &Connection, search: &SearchQuery) -> Result<Vec<SearchHit>, SqliteError> {
     let Some(query) = query(&search.words) else { return Ok(Vec::new()) };
-    let place = Place::of(connection, &search.scope)?;
+    let place = SearchArea::of(connection, &search.scope)?;
     // Two steps, because a snippet is made for every row that is looked at, and a hit outside the scope needs none.
     let mut best =
         connection.prepare_cached("SELECT rowid, rank FROM search WHERE search MATCH ?1 ORDER BY rank")?;
@@ -31,7 +31,7 @@ pub(super) fn search(connection: &Connection, search: &Search) -> Result<Vec<Hit
         let Some(row) = rows.next()? else { break };
         let (id, rank): (i64, f64) = (row.get(0)?, row.get(1)?);
         if let Some((found, time)) = place.find(connection, id)? {
-            hits.push(Hit { found, time, score: -rank, snippet: snippet(connection, &query, id)? });
+            hits.push(SearchHit { found, time, score: -rank, snippet: snippet(connection, &query, id)? });
         }
     }
     Ok(hits)
@@ -62,28 +62,28 @@ fn query(words: &str) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(" "))
 }
 
-fn snippet(connection: &Connection, query: &str, id: i64) -> Result<Vec<Excerpt>, Fault> {
+fn snippet(connection: &Connection, query: &str, id: i64) -> Result<Vec<SnippetPart>, SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT snippet(search, 0, ?3, ?4, '…', ?5) FROM search WHERE search MATCH ?1 AND rowid = ?2",
     )?;
-    let values = params![query, id, OPEN.to_string(), CLOSE.to_string(), SNIPPET];
+    let values = params![query, id, MATCH_START.to_string(), MATCH_END.to_string(), SNIPPET_WORDS];
     let text: Option<String> = statement.query_row(values, |row| row.get(0)).optional()?.flatten();
     Ok(excerpts(&text.unwrap_or_default()))
 }
 
-fn excerpts(text: &str) -> Vec<Excerpt> {
+fn excerpts(text: &str) -> Vec<SnippetPart> {
     let mut excerpts = Vec::new();
-    for (index, piece) in text.split([OPEN, CLOSE]).enumerate() {
+    for (index, piece) in text.split([MATCH_START, MATCH_END]).enumerate() {
         if !piece.is_empty() {
             let piece = piece.to_owned();
-            excerpts.push(if index % 2 == 1 { Excerpt::Match(piece) } else { Excerpt::Plain(piece) });
+            excerpts.push(if index % 2 == 1 { SnippetPart::Match(piece) } else { SnippetPart::Plain(piece) });
         }
     }
     excerpts
 }
 
 /// Place in which a hit counts.
-enum Place {
+enum SearchArea {
     Everywhere,
     Events,
     /// By owner: the shown part of a thread always begins where its own events do.
@@ -91,24 +91,27 @@ enum Place {
     Ledger,
 }
 
-impl Place {
-    fn of(connection: &Connection, scope: &Scope) -> Result<Self, Fault> {
+impl SearchArea {
+    fn of(connection: &Connection, scope: &SearchScope) -> Result<Self, SqliteError> {
         Ok(match scope {
-            Scope::Everything => Self::Everywhere,
-            Scope::Sessions => Self::Events,
-            Scope::Session(session) => {
+            SearchScope::Everything => Self::Everywhere,
+            SearchScope::Sessions => Self::Events,
+            SearchScope::Session(session) => {
                 let threads = sessions::threads(connection, *session)?;
                 Self::views(connection, threads.into_iter().map(|thread| thread.id))?
             }
-            Scope::Thread(thread) => Self::views(connection, [*thread])?,
-            Scope::Ledger => Self::Ledger,
+            SearchScope::Thread(thread) => Self::views(connection, [*thread])?,
+            SearchScope::Ledger => Self::Ledger,
         })
     }
 
-    fn views(connection: &Connection, threads: impl IntoIterator<Item = ThreadId>) -> Result<Self, Fault> {
+    fn views(
+        connection: &Connection,
+        threads: impl IntoIterator<Item = ThreadId>,
+    ) -> Result<Self, SqliteError> {
         let mut shown: HashMap<ThreadId, Seq> = HashMap::new();
         for thread in threads {
-            for segment in read::segments(connection, thread, Seq::START)? {
+            for segment in thread_view::owned_event_ranges(connection, thread, Seq::START)? {
                 let until = shown.entry(segment.thread).or_default();
                 *until = segment.until.max(*until);
             }
@@ -117,20 +120,24 @@ impl Place {
     }
 
     /// Source of an index row, if it is in this place. Ledger entries have negative numbers.
-    fn find(&self, connection: &Connection, id: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
+    fn find(
+        &self,
+        connection: &Connection,
+        id: i64,
+    ) -> Result<Option<(HitLocation, Option<Timestamp>)>, SqliteError> {
         match (id < 0, self) {
             (true, Self::Everywhere | Self::Ledger) => ledger_entry(connection, id),
             (true, Self::Events | Self::Views(_)) | (false, Self::Ledger) => Ok(None),
             (false, Self::Everywhere | Self::Events) => event(connection, id),
             (false, Self::Views(shown)) => Ok(event(connection, id)?.filter(|(found, _)| match found {
-                Found::Event { id, .. } => shown.get(&id.thread).is_some_and(|until| id.seq <= *until),
-                Found::Ledger { .. } => false,
+                HitLocation::Event { id, .. } => shown.get(&id.thread).is_some_and(|until| id.seq <= *until),
+                HitLocation::Ledger { .. } => false,
             })),
         }
     }
 }
 
-fn event(connection: &Connection, id: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
+fn event(connection: &Connection, id: i64) -> Result<Option<(HitLocation, Option<Timestamp>)>, SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT events.thread, events.seq, threads.session, events.kind, events.time
          FROM events JOIN threads ON threads.id = events.thread
@@ -140,17 +147,20 @@ fn event(connection: &Connection, id: i64) -> Result<Option<(Found, Option<Time>
     rows.next()?.map(found_event).transpose()
 }
 
-fn found_event(row: &Row<'_>) -> Result<(Found, Option<Time>), Fault> {
+fn found_event(row: &Row<'_>) -> Result<(HitLocation, Option<Timestamp>), SqliteError> {
     let id = EventId { thread: codec::thread(row, 0)?, seq: codec::seq(row, 1)? };
-    let found = Found::Event { id, session: codec::session(row, 2)?, kind: row.get(3)? };
-    Ok((found, row.get::<_, Option<i64>>(4)?.map(Time)))
+    let found = HitLocation::Event { id, session: codec::session(row, 2)?, kind: row.get(3)? };
+    Ok((found, row.get::<_, Option<i64>>(4)?.map(Timestamp)))
 }
 
-fn ledger_entry(connection: &Connection, number: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
+fn ledger_entry(
+    connection: &Connection,
+    number: i64,
+) -> Result<Option<(HitLocation, Option<Timestamp>)>, SqliteError> {
     let mut statement =
         connection.prepare_cached("SELECT channel, id, time FROM ledger WHERE number = ?1")?;
     let found = statement.query_row([number], |row| {
-        Ok((Found::Ledger { channel: row.get(0)?, id: row.get(1)? }, Some(Time(row.get(2)?))))
+        Ok((HitLocation::Ledger { channel: row.get(0)?, id: row.get(1)? }, Some(Timestamp(row.get(2)?))))
     });
     Ok(found.optional()?)
 }

@@ -2,24 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use epitome_core::{SessionId, ThreadId, Tokens, event::Time};
+use epitome_core::{SessionId, ThreadId, Tokens, event::Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
     append,
     codec::{self, AsBlob, unsigned},
-    fault::Fault,
-    read, shared,
-    writer::Desk,
+    shared_sums,
+    sqlite_error::SqliteError,
+    thread_view,
+    writer::WriteTx,
 };
 use crate::{
-    error::{Candidate, StoreError},
-    log::{Head, NewThread, Start},
-    records::{Made, NewFork, NewSession, SessionRow, ThreadRow},
+    error::{SessionCandidate, StoreError},
+    log::{NewThread, ThreadHead, ThreadStart},
+    records::{CreateOutcome, NewFork, NewSession, SessionRow, ThreadRow},
 };
 
 /// Makes a session; empty fields of an existing one are filled in.
-pub(super) fn create(desk: &Desk<'_>, session: &NewSession) -> Result<Made, Fault> {
+pub(super) fn create(desk: &WriteTx<'_>, session: &NewSession) -> Result<CreateOutcome, SqliteError> {
     let values = params![
         session.id.blob(),
         session.title,
@@ -41,16 +42,16 @@ pub(super) fn create(desk: &Desk<'_>, session: &NewSession) -> Result<Made, Faul
                 key = coalesce(key, excluded.key), created = coalesce(created, excluded.created)",
         )?
         .execute(values)?;
-    Ok(if known.is_some() { Made::Already } else { Made::New })
+    Ok(if known.is_some() { CreateOutcome::Already } else { CreateOutcome::New })
 }
 
 /// The session that a principal's client calls `key` and that has the same name as `id`, wherever it is placed.
-pub(super) fn named(
+pub(super) fn session_named(
     connection: &Connection,
     principal: &str,
     key: &str,
     id: SessionId,
-) -> Result<Option<SessionId>, Fault> {
+) -> Result<Option<SessionId>, SqliteError> {
     // The index alone answers this, however many sessions have the key.
     let mut statement = connection
         .prepare_cached("SELECT id FROM sessions WHERE key = ?1 AND substr(id, 7) = substr(?2, 7)")?;
@@ -65,13 +66,13 @@ pub(super) fn named(
 }
 
 /// Principal of a session, if there is one.
-pub(super) fn principal(connection: &Connection, session: SessionId) -> Result<Option<String>, Fault> {
+pub(super) fn principal(connection: &Connection, session: SessionId) -> Result<Option<String>, SqliteError> {
     let mut statement = connection.prepare_cached("SELECT principal FROM sessions WHERE id = ?1")?;
     Ok(statement.query_row([session.blob()], |row| row.get(0)).optional()?)
 }
 
 /// The session of a thread, and its principal.
-pub(super) fn owner(connection: &Connection, thread: ThreadId) -> Result<(SessionId, String), Fault> {
+pub(super) fn owner(connection: &Connection, thread: ThreadId) -> Result<(SessionId, String), SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT sessions.id, principal FROM threads CROSS JOIN sessions ON sessions.id = threads.session
          WHERE threads.id = ?1",
@@ -82,27 +83,27 @@ pub(super) fn owner(connection: &Connection, thread: ThreadId) -> Result<(Sessio
 }
 
 /// Refuses a session that is not there.
-pub(super) fn expect(connection: &Connection, session: SessionId) -> Result<(), Fault> {
+pub(super) fn expect_session(connection: &Connection, session: SessionId) -> Result<(), SqliteError> {
     principal(connection, session)?.map(drop).ok_or_else(|| unknown(session))
 }
 
 /// Forks a thread into a session of its own.
-pub(super) fn fork(desk: &mut Desk<'_>, fork: &NewFork) -> Result<Head, Fault> {
+pub(super) fn fork(desk: &mut WriteTx<'_>, fork: &NewFork) -> Result<ThreadHead, SqliteError> {
     create(desk, &fork.session)?;
     let thread = NewThread {
         id: fork.thread,
         session: fork.session.id,
         name: fork.name.clone(),
         key: None,
-        start: Start::Fork { of: fork.of, at: fork.at },
+        start: ThreadStart::Fork { of: fork.of, at: fork.at },
     };
     append::open(desk, &thread)?;
     set_head(desk, fork.session.id, fork.thread)?;
-    read::head(desk.connection, fork.thread)
+    thread_view::head(desk.connection, fork.thread)
 }
 
 /// Names a session.
-pub(super) fn set_title(desk: &Desk<'_>, session: SessionId, title: &str) -> Result<(), Fault> {
+pub(super) fn set_title(desk: &WriteTx<'_>, session: SessionId, title: &str) -> Result<(), SqliteError> {
     let changed = desk
         .connection
         .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
@@ -111,18 +112,22 @@ pub(super) fn set_title(desk: &Desk<'_>, session: SessionId, title: &str) -> Res
 }
 
 /// Labels a session.
-pub(super) fn add_label(desk: &Desk<'_>, session: SessionId, label: &str) -> Result<Made, Fault> {
-    expect(desk.connection, session)?;
+pub(super) fn add_label(
+    desk: &WriteTx<'_>,
+    session: SessionId,
+    label: &str,
+) -> Result<CreateOutcome, SqliteError> {
+    expect_session(desk.connection, session)?;
     let added = desk
         .connection
         .prepare_cached("INSERT INTO labels (session, label) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute(params![session.blob(), label])?;
-    Ok(if added == 0 { Made::Already } else { Made::New })
+    Ok(if added == 0 { CreateOutcome::Already } else { CreateOutcome::New })
 }
 
 /// Takes a label off.
-pub(super) fn remove_label(desk: &Desk<'_>, session: SessionId, label: &str) -> Result<(), Fault> {
-    expect(desk.connection, session)?;
+pub(super) fn remove_label(desk: &WriteTx<'_>, session: SessionId, label: &str) -> Result<(), SqliteError> {
+    expect_session(desk.connection, session)?;
     desk.connection
         .prepare_cached("DELETE FROM labels WHERE session = ?1 AND label = ?2")?
         .execute(params![session.blob(), label])?;
@@ -130,17 +135,17 @@ pub(super) fn remove_label(desk: &Desk<'_>, session: SessionId, label: &str) -> 
 }
 
 /// Chooses the thread a session goes on with.
-pub(super) fn set_head(desk: &Desk<'_>, session: SessionId, thread: ThreadId) -> Result<(), Fault> {
-    expect(desk.connection, session)?;
-    let known = read::thread(desk.connection, thread)?.ok_or(StoreError::UnknownThread(thread))?;
+pub(super) fn set_head(desk: &WriteTx<'_>, session: SessionId, thread: ThreadId) -> Result<(), SqliteError> {
+    expect_session(desk.connection, session)?;
+    let known = thread_view::thread(desk.connection, thread)?.ok_or(StoreError::UnknownThread(thread))?;
     if known.session != session {
         return Err(StoreError::ThreadOfOtherSession { thread, session }.into());
     }
-    go_on_with(desk, thread)
+    set_head_of_session(desk, thread)
 }
 
 /// Lets the session of a thread go on with it.
-pub(super) fn go_on_with(desk: &Desk<'_>, thread: ThreadId) -> Result<(), Fault> {
+pub(super) fn set_head_of_session(desk: &WriteTx<'_>, thread: ThreadId) -> Result<(), SqliteError> {
     desk.connection
         .prepare_cached(
             "UPDATE sessions SET head_thread = ?1
@@ -151,22 +156,22 @@ pub(super) fn go_on_with(desk: &Desk<'_>, thread: ThreadId) -> Result<(), Fault>
 }
 
 /// The threads of a session, in the order they were made.
-pub(super) fn threads(connection: &Connection, session: SessionId) -> Result<Vec<ThreadRow>, Fault> {
-    expect(connection, session)?;
+pub(super) fn threads(connection: &Connection, session: SessionId) -> Result<Vec<ThreadRow>, SqliteError> {
+    expect_session(connection, session)?;
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {} FROM threads WHERE session = ?1 ORDER BY number",
-        read::THREAD_COLUMNS
+        thread_view::THREAD_COLUMNS
     ))?;
     let mut rows = statement.query([session.blob()])?;
     let mut threads = Vec::new();
     while let Some(row) = rows.next()? {
-        threads.push(read::thread_row(connection, read::made(row)?)?);
+        threads.push(thread_view::thread_row(connection, thread_view::new_thread_from_row(row)?)?);
     }
     Ok(threads)
 }
 
 /// All sessions, the most recently active first.
-pub(super) fn rows(connection: &Connection, tokenizer: Option<&str>) -> Result<Vec<SessionRow>, Fault> {
+pub(super) fn rows(connection: &Connection, tokenizer: Option<&str>) -> Result<Vec<SessionRow>, SqliteError> {
     select(connection, tokenizer, None)
 }
 
@@ -175,11 +180,11 @@ pub(super) fn row(
     connection: &Connection,
     tokenizer: Option<&str>,
     session: SessionId,
-) -> Result<SessionRow, Fault> {
+) -> Result<SessionRow, SqliteError> {
     select(connection, tokenizer, Some(session))?.pop().ok_or_else(|| unknown(session))
 }
 
-fn unknown(session: SessionId) -> Fault {
+fn unknown(session: SessionId) -> SqliteError {
     StoreError::UnknownSession { asked: session.to_string(), nearest: Vec::new() }.into()
 }
 
@@ -187,7 +192,7 @@ fn select(
     connection: &Connection,
     tokenizer: Option<&str>,
     only: Option<SessionId>,
-) -> Result<Vec<SessionRow>, Fault> {
+) -> Result<Vec<SessionRow>, SqliteError> {
     let only = only.map(|session| session.blob());
     let mut labels = labels(connection, only)?;
     let mut statement = connection.prepare_cached(&format!(
@@ -209,16 +214,17 @@ fn select(
         session.labels = labels.remove(&session.id).unwrap_or_default();
         sessions.push(session);
     }
-    shared::add(connection, tokenizer, &mut sessions)?;
+    shared_sums::add(connection, tokenizer, &mut sessions)?;
     Ok(sessions)
 }
 
-fn session_row(row: &Row<'_>) -> Result<SessionRow, Fault> {
-    let sum = |column: usize| -> Result<u64, Fault> {
+fn session_row(row: &Row<'_>) -> Result<SessionRow, SqliteError> {
+    let sum = |column: usize| -> Result<u64, SqliteError> {
         Ok(unsigned(row.get::<_, Option<i64>>(column)?.unwrap_or(0)))
     };
-    let time =
-        |column: usize| -> Result<Option<Time>, Fault> { Ok(row.get::<_, Option<i64>>(column)?.map(Time)) };
+    let time = |column: usize| -> Result<Option<Timestamp>, SqliteError> {
+        Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp))
+    };
     Ok(SessionRow {
         id: codec::session(row, 0)?,
         title: row.get(1)?,
@@ -244,7 +250,7 @@ fn session_row(row: &Row<'_>) -> Result<SessionRow, Fault> {
 fn labels(
     connection: &Connection,
     only: Option<[u8; 16]>,
-) -> Result<BTreeMap<SessionId, Vec<String>>, Fault> {
+) -> Result<BTreeMap<SessionId, Vec<String>>, SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT session, label FROM labels WHERE ?1 IS NULL OR session = ?1 ORDER BY label",
     )?;
@@ -257,13 +263,13 @@ fn labels(
 }
 
 /// The session that `text` means. The surest reading that fits exactly one session wins.
-pub(super) fn find(connection: &Connection, text: &str) -> Result<SessionId, Fault> {
+pub(super) fn find(connection: &Connection, text: &str) -> Result<SessionId, SqliteError> {
     let asked = text.trim();
     let known = names(connection)?;
     let folded = asked.to_lowercase();
-    let readings: [&dyn Fn(&Name) -> bool; 6] = [
+    let readings: [&dyn Fn(&NamedCandidate) -> bool; 6] = [
         &|name| name.id == folded,
-        &|name| name.candidate.id.is_meant_by(asked),
+        &|name| name.candidate.id.matches_abbreviation(asked),
         &|name| name.candidate.title == asked,
         &|name| name.key.as_deref() == Some(asked),
         &|name| name.folded.starts_with(&folded),
@@ -274,7 +280,7 @@ pub(super) fn find(connection: &Connection, text: &str) -> Result<SessionId, Fau
         if asked.is_empty() {
             break;
         }
-        let mut meant: Vec<Candidate> =
+        let mut meant: Vec<SessionCandidate> =
             known.iter().filter(|name| reading(name)).map(|name| name.candidate.clone()).collect();
         match meant.len() {
             0 => {}
@@ -290,14 +296,14 @@ pub(super) fn find(connection: &Connection, text: &str) -> Result<SessionId, Fau
     .into())
 }
 
-struct Name {
-    candidate: Candidate,
+struct NamedCandidate {
+    candidate: SessionCandidate,
     id: String,
     key: Option<String>,
     folded: String,
 }
 
-fn names(connection: &Connection) -> Result<Vec<Name>, Fault> {
+fn names(connection: &Connection) -> Result<Vec<NamedCandidate>, SqliteError> {
     let mut statement = connection.prepare_cached("SELECT id, title, key FROM sessions ORDER BY id")?;
     let mut rows = statement.query([])?;
     let mut names = Vec::new();
@@ -305,45 +311,50 @@ fn names(connection: &Connection) -> Result<Vec<Name>, Fault> {
         let id = codec::session(row, 0)?;
         let title: String = row.get(1)?;
         let folded = title.to_lowercase();
-        names.push(Name { candidate: Candidate { id, title }, id: id.to_string(), key: row.get(2)?, folded });
+        names.push(NamedCandidate {
+            candidate: SessionCandidate { id, title },
+            id: id.to_string(),
+            key: row.get(2)?,
+            folded,
+        });
     }
     Ok(names)
 }
 
 /// The sessions nearest to the requested name, by edit distance: to a title, to as many words of one as the
 /// request has, or to the beginning of an id or key of the same length.
-fn nearest(known: &[Name], asked: &str) -> Vec<Candidate> {
-    const SHOWN: usize = 3;
+fn nearest(known: &[NamedCandidate], asked: &str) -> Vec<SessionCandidate> {
+    const MAX_SHOWN_CANDIDATES: usize = 3;
     let asked = clip(asked);
-    let mut scored: Vec<(f64, &Name)> =
+    let mut scored: Vec<(f64, &NamedCandidate)> =
         known.iter().filter_map(|name| Some((name.likeness(&asked)?, name))).collect();
     scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    scored.into_iter().take(SHOWN).map(|(_, name)| name.candidate.clone()).collect()
+    scored.into_iter().take(MAX_SHOWN_CANDIDATES).map(|(_, name)| name.candidate.clone()).collect()
 }
 
-impl Name {
+impl NamedCandidate {
     /// Similarity of the text to this name, as a typo, if it is similar at all. Parts are many, so a part
     /// must be more alike than a whole title to be no coincidence.
     fn likeness(&self, asked: &str) -> Option<f64> {
-        const WHOLE: f64 = 0.4;
-        const PART: f64 = 0.65;
+        const WHOLE_TITLE_SIMILARITY: f64 = 0.4;
+        const PART_TITLE_SIMILARITY: f64 = 0.65;
         let alike = |text: &str, least: f64| {
             Some(strsim::normalized_damerau_levenshtein(asked, text)).filter(|score| *score >= least)
         };
         let title = clip(&self.folded);
         let words: Vec<&str> = title.split_whitespace().collect();
         let asked_words = asked.split_whitespace().count().max(1);
-        let runs = words.windows(asked_words).filter_map(|run| alike(&run.join(" "), PART));
+        let runs = words.windows(asked_words).filter_map(|run| alike(&run.join(" "), PART_TITLE_SIMILARITY));
         let length = asked.chars().count();
         let beginning = |text: &str| text.to_lowercase().chars().take(length).collect::<String>();
         let names = [Some(self.id.as_str()), self.key.as_deref()].into_iter().flatten();
-        let beginnings = names.filter_map(|name| alike(&beginning(name), PART));
-        runs.chain(beginnings).chain(alike(&title, WHOLE)).max_by(f64::total_cmp)
+        let beginnings = names.filter_map(|name| alike(&beginning(name), PART_TITLE_SIMILARITY));
+        runs.chain(beginnings).chain(alike(&title, WHOLE_TITLE_SIMILARITY)).max_by(f64::total_cmp)
     }
 }
 
 /// Cuts a title that is as long as a whole message: a name that is typed is not that long.
 fn clip(text: &str) -> String {
-    const COMPARED: usize = 80;
-    text.chars().take(COMPARED).collect()
+    const MAX_COMPARED_CHARS: usize = 80;
+    text.chars().take(MAX_COMPARED_CHARS).collect()
 }

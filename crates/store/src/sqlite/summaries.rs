@@ -1,20 +1,20 @@
 //! Summaries that passed the gate, by the span of events they cover. They are never changed: a better one is a new one.
 
-use epitome_core::{ThreadId, event::Time};
+use epitome_core::{ThreadId, event::Timestamp};
 use rusqlite::{Connection, Row, ToSql, params};
 
 use super::{
-    Sqlite,
+    SqliteStore,
     codec::{self, AsBlob, unsigned},
-    fault::Fault,
-    writer::Desk,
+    sqlite_error::SqliteError,
+    writer::WriteTx,
 };
 use crate::{
     error::StoreError,
     records::{JobId, NewSummary, SummaryRow},
 };
 
-impl Sqlite {
+impl SqliteStore {
     /// The summaries made for this very thread, adopted or not, oldest first.
     pub fn summaries(&self, thread: ThreadId) -> Result<Vec<SummaryRow>, StoreError> {
         self.lend("reading summaries", |connection| {
@@ -24,7 +24,7 @@ impl Sqlite {
 }
 
 /// Adds the summary of a job, whose span it covers.
-pub(super) fn insert(desk: &Desk<'_>, job: JobId, summary: &NewSummary) -> Result<(), Fault> {
+pub(super) fn insert(desk: &WriteTx<'_>, job: JobId, summary: &NewSummary) -> Result<(), SqliteError> {
     desk.connection
         .prepare_cached(
             "INSERT INTO summaries (thread, first, through, job, author, prompt_version, created, text, brief, report)
@@ -43,12 +43,12 @@ pub(super) fn insert(desk: &Desk<'_>, job: JobId, summary: &NewSummary) -> Resul
 }
 
 /// The summary of a job.
-pub(super) fn of(connection: &Connection, job: JobId) -> Result<SummaryRow, Fault> {
+pub(super) fn summary_of_job(connection: &Connection, job: JobId) -> Result<SummaryRow, SqliteError> {
     let found = select(connection, "WHERE job = ?1", &job.blob())?.pop();
-    found.ok_or_else(|| Fault::Damaged(format!("the job {job} is ready, but its summary is missing")))
+    found.ok_or_else(|| SqliteError::Damaged(format!("the job {job} is ready, but its summary is missing")))
 }
 
-fn select(connection: &Connection, which: &str, value: &dyn ToSql) -> Result<Vec<SummaryRow>, Fault> {
+fn select(connection: &Connection, which: &str, value: &dyn ToSql) -> Result<Vec<SummaryRow>, SqliteError> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT number, thread, first, through, job, author, prompt_version, created, text, brief, report
          FROM summaries {which}"
@@ -61,7 +61,7 @@ fn select(connection: &Connection, which: &str, value: &dyn ToSql) -> Result<Vec
     Ok(summaries)
 }
 
-fn summary_row(row: &Row<'_>) -> Result<SummaryRow, Fault> {
+fn summary_row(row: &Row<'_>) -> Result<SummaryRow, SqliteError> {
     Ok(SummaryRow {
         number: unsigned(row.get(0)?),
         thread: codec::thread(row, 1)?,
@@ -71,7 +71,7 @@ fn summary_row(row: &Row<'_>) -> Result<SummaryRow, Fault> {
         summary: NewSummary {
             author: row.get(5)?,
             prompt_version: row.get(6)?,
-            created: Time(row.get(7)?),
+            created: Timestamp(row.get(7)?),
             text: row.get(8)?,
             brief: row.get(9)?,
             report: row.get(10)?,

@@ -3,18 +3,18 @@
 use epitome_core::{
     EventId, Fact, Seq, ThreadId,
     id::ModelName,
-    turn::{Turn, Turns},
+    turn::{Turn, TurnBuilder},
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
     codec::{self, AsBlob, signed, unsigned},
-    fault::Fault,
-    read,
+    sqlite_error::SqliteError,
+    thread_view,
 };
 
 /// Values of a turn's row that are needed to go on from it.
-pub(super) struct Stub {
+pub(super) struct TurnStub {
     pub(super) id: EventId,
     pub(super) parent: Option<EventId>,
     pub(super) first: Seq,
@@ -22,16 +22,20 @@ pub(super) struct Stub {
 }
 
 /// The last turn of a view whose id is at or before `until`.
-pub(super) fn last(connection: &Connection, thread: ThreadId, until: Seq) -> Result<Option<Stub>, Fault> {
+pub(super) fn last(
+    connection: &Connection,
+    thread: ThreadId,
+    until: Seq,
+) -> Result<Option<TurnStub>, SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT thread, seq, parent_thread, parent_seq, first, loop_index FROM turn_rows
          WHERE thread = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 1",
     )?;
-    for segment in read::segments(connection, thread, Seq::START)?.into_iter().rev() {
+    for segment in thread_view::owned_event_ranges(connection, thread, Seq::START)?.into_iter().rev() {
         let until = until.min(segment.until);
         let mut rows = statement.query(params![segment.thread.blob(), signed(until.0)])?;
         let Some(row) = rows.next()? else { continue };
-        return Ok(Some(Stub {
+        return Ok(Some(TurnStub {
             id: EventId { thread: segment.thread, seq: codec::seq(row, 1)? },
             parent: codec::event_id(row, 2)?,
             first: codec::seq(row, 4)?,
@@ -42,12 +46,12 @@ pub(super) fn last(connection: &Connection, thread: ThreadId, until: Seq) -> Res
 }
 
 /// A derivation that goes on at `first`, after the turn `id`.
-pub(super) fn resumed(
+pub(super) fn resume_turns(
     connection: &Connection,
     thread: ThreadId,
     id: EventId,
     first: Seq,
-) -> Result<Turns, Fault> {
+) -> Result<TurnBuilder, SqliteError> {
     let row = connection
         .prepare_cached("SELECT loop_index, model FROM turn_rows WHERE thread = ?1 AND seq = ?2")?
         .query_row(params![id.thread.blob(), signed(id.seq.0)], |row| {
@@ -55,12 +59,12 @@ pub(super) fn resumed(
         })
         .optional()?;
     let (loop_index, model) =
-        row.ok_or_else(|| Fault::Damaged(format!("turn {id}, which others follow, is missing")))?;
+        row.ok_or_else(|| SqliteError::Damaged(format!("turn {id}, which others follow, is missing")))?;
     let model = match model_between(connection, thread, id.seq, first)? {
         Some(model) => Some(model),
         None => model.map(ModelName),
     };
-    Ok(Turns::after(id, unsigned(loop_index), model))
+    Ok(TurnBuilder::after(id, unsigned(loop_index), model))
 }
 
 /// The model that took over between two places of a view, both excluded.
@@ -69,18 +73,18 @@ fn model_between(
     thread: ThreadId,
     after: Seq,
     before: Seq,
-) -> Result<Option<ModelName>, Fault> {
+) -> Result<Option<ModelName>, SqliteError> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT seq FROM events WHERE thread = ?1 AND kind = 'model_changed' AND seq BETWEEN ?2 AND ?3
          AND {INDEXED} ORDER BY seq DESC LIMIT 1",
-        INDEXED = read::INDEXED,
+        INDEXED = thread_view::INDEXED_KINDS_CONDITION,
     ))?;
-    for segment in read::segments(connection, thread, after)?.into_iter().rev() {
+    for segment in thread_view::owned_event_ranges(connection, thread, after)?.into_iter().rev() {
         let (first, last) = (after.max(segment.after).next(), segment.until.min(before.previous()));
         let mut rows = statement.query(params![segment.thread.blob(), signed(first.0), signed(last.0)])?;
         if let Some(row) = rows.next()? {
             let id = EventId { thread: segment.thread, seq: codec::seq(row, 0)? };
-            if let Fact::ModelChanged { model } = read::event(connection, id)?.event.fact {
+            if let Fact::ModelChanged { model } = thread_view::event(connection, id)?.event.fact {
                 return Ok(Some(model));
             }
         }
@@ -89,7 +93,7 @@ fn model_between(
 }
 
 /// Writes the row of a new turn.
-pub(super) fn insert(connection: &Connection, thread: ThreadId, turn: &Turn) -> Result<(), Fault> {
+pub(super) fn insert(connection: &Connection, thread: ThreadId, turn: &Turn) -> Result<(), SqliteError> {
     let asked: Vec<String> = turn.asked.iter().map(ToString::to_string).collect();
     let (through, kept) = match &turn.compaction {
         None => (None, None),
@@ -125,7 +129,7 @@ pub(super) fn insert(connection: &Connection, thread: ThreadId, turn: &Turn) -> 
             turn.answer.as_ref().map(|answer| &answer.0),
             turn.model.as_ref().map(|model| &model.0),
             usage(turn)?,
-            serde_json::to_string(&asked).map_err(|error| Fault::Damaged(error.to_string()))?,
+            serde_json::to_string(&asked).map_err(|error| SqliteError::Damaged(error.to_string()))?,
         ])?;
     Ok(())
 }
@@ -136,11 +140,11 @@ fn turn_around(
     thread: ThreadId,
     before: Seq,
     place: Seq,
-) -> Result<Option<EventId>, Fault> {
+) -> Result<Option<EventId>, SqliteError> {
     let mut statement = connection.prepare_cached(
         "SELECT seq FROM turn_rows WHERE thread = ?1 AND seq <= ?2 AND first <= ?3 ORDER BY seq DESC LIMIT 1",
     )?;
-    for segment in read::segments(connection, thread, Seq::START)?.into_iter().rev() {
+    for segment in thread_view::owned_event_ranges(connection, thread, Seq::START)?.into_iter().rev() {
         let until = before.previous().min(segment.until);
         let range = params![segment.thread.blob(), signed(until.0), signed(place.0)];
         let mut rows = statement.query(range)?;
@@ -152,7 +156,7 @@ fn turn_around(
 }
 
 /// Only the end, the calls and the usage of a turn change while it is open.
-pub(super) fn update(connection: &Connection, turn: &Turn) -> Result<(), Fault> {
+pub(super) fn update(connection: &Connection, turn: &Turn) -> Result<(), SqliteError> {
     connection
         .prepare_cached(
             "UPDATE turn_rows SET last = ?3, tool_calls = ?4, usage = ?5 WHERE thread = ?1 AND seq = ?2",
@@ -167,7 +171,7 @@ pub(super) fn update(connection: &Connection, turn: &Turn) -> Result<(), Fault> 
     Ok(())
 }
 
-fn usage(turn: &Turn) -> Result<Option<String>, Fault> {
+fn usage(turn: &Turn) -> Result<Option<String>, SqliteError> {
     let usage = turn.usage.as_ref().map(serde_json::to_string).transpose();
-    usage.map_err(|error| Fault::Damaged(error.to_string()))
+    usage.map_err(|error| SqliteError::Damaged(error.to_string()))
 }

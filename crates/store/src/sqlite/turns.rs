@@ -6,15 +6,15 @@
 
 use epitome_core::{
     EventId, Fact, Seq, SessionId, ThreadId, Tokens,
-    event::Time,
-    turn::{Turn, Turns},
+    event::Timestamp,
+    turn::{Turn, TurnBuilder},
 };
 use rusqlite::{Connection, Row, params};
 
 use super::{
     codec::{self, AsBlob, signed, unsigned},
-    fault::Fault,
-    read::{self, Segment},
+    sqlite_error::SqliteError,
+    thread_view::{self, OwnedEventRange},
 };
 use crate::{error::StoreError, records::TurnRow};
 
@@ -28,8 +28,8 @@ pub(super) fn turns(
     connection: &Connection,
     tokenizer: Option<&str>,
     thread: ThreadId,
-) -> Result<Vec<TurnRow>, Fault> {
-    let segments = read::segments(connection, thread, Seq::START)?;
+) -> Result<Vec<TurnRow>, SqliteError> {
+    let segments = thread_view::owned_event_ranges(connection, thread, Seq::START)?;
     let mut rows = Vec::new();
     let mut boundaries = Vec::new();
     for segment in &segments {
@@ -58,8 +58,8 @@ pub(super) fn history(
     connection: &Connection,
     tokenizer: Option<&str>,
     turn: EventId,
-) -> Result<Vec<TurnRow>, Fault> {
-    if read::thread(connection, turn.thread)?.is_none() {
+) -> Result<Vec<TurnRow>, SqliteError> {
+    if thread_view::thread(connection, turn.thread)?.is_none() {
         return Err(StoreError::UnknownTurn(turn).into());
     }
     let mut rows = turns(connection, tokenizer, turn.thread)?;
@@ -71,10 +71,14 @@ pub(super) fn history(
 }
 
 /// Reads the rows of one segment.
-fn load(connection: &Connection, segment: &Segment, turns: &mut Vec<TurnRow>) -> Result<(), Fault> {
+fn load(
+    connection: &Connection,
+    segment: &OwnedEventRange,
+    turns: &mut Vec<TurnRow>,
+) -> Result<(), SqliteError> {
     let start = turns.len();
-    let session = read::thread(connection, segment.thread)?
-        .ok_or_else(|| Fault::Damaged(format!("thread {} is missing", segment.thread)))?
+    let session = thread_view::thread(connection, segment.thread)?
+        .ok_or_else(|| SqliteError::Damaged(format!("thread {} is missing", segment.thread)))?
         .session;
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM turn_rows WHERE thread = ?1 AND seq <= ?2 ORDER BY seq"
@@ -91,14 +95,14 @@ fn turn_row(
     thread: ThreadId,
     session: SessionId,
     row: &Row<'_>,
-) -> Result<TurnRow, Fault> {
+) -> Result<TurnRow, SqliteError> {
     let id = EventId { thread, seq: codec::seq(row, 0)? };
-    let damaged = |error: serde_json::Error| Fault::Damaged(format!("the row of turn {id}: {error}"));
+    let damaged = |error: serde_json::Error| SqliteError::Damaged(format!("the row of turn {id}: {error}"));
     let usage: Option<String> = row.get(14)?;
     let compaction = match row.get::<_, String>(16)?.as_str() {
-        "compaction" => match read::event(connection, id)?.event.fact {
+        "compaction" => match thread_view::event(connection, id)?.event.fact {
             Fact::Compacted(compaction) => Some(compaction),
-            _ => return Err(Fault::Damaged(format!("turn {id} is no compaction in the log"))),
+            _ => return Err(SqliteError::Damaged(format!("turn {id} is no compaction in the log"))),
         },
         _ => None,
     };
@@ -113,7 +117,7 @@ fn turn_row(
         returned: Vec::new(),
         answer: row.get::<_, Option<String>>(12)?.map(Into::into),
         model: row.get::<_, Option<String>>(13)?.map(Into::into),
-        time: row.get::<_, Option<i64>>(6)?.map(Time),
+        time: row.get::<_, Option<i64>>(6)?.map(Timestamp),
         tool_calls: unsigned(row.get(7)?),
         usage: usage.as_deref().map(serde_json::from_str).transpose().map_err(damaged)?,
         compaction,
@@ -132,7 +136,11 @@ fn turn_row(
 
 /// Assigns answers and results: within a turn, from its id on, the assistant's messages are the answer and
 /// the tools' messages its results.
-fn assign_answers(connection: &Connection, segment: &Segment, turns: &mut [TurnRow]) -> Result<(), Fault> {
+fn assign_answers(
+    connection: &Connection,
+    segment: &OwnedEventRange,
+    turns: &mut [TurnRow],
+) -> Result<(), SqliteError> {
     for turn in turns.iter_mut().filter(|row| row.turn.is_compaction()) {
         turn.turn.answered.push(turn.turn.id);
     }
@@ -163,19 +171,24 @@ fn assign_answers(connection: &Connection, segment: &Segment, turns: &mut [TurnR
 }
 
 /// Completes the turn at `at` as the view of `thread` continues it: with everything up to the next turn.
-fn complete(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow], at: usize) -> Result<(), Fault> {
+fn complete(
+    connection: &Connection,
+    thread: ThreadId,
+    rows: &mut [TurnRow],
+    at: usize,
+) -> Result<(), SqliteError> {
     let until = rows.get(at + 1).map_or(Seq(u64::MAX), |next| next.turn.first.previous());
     let Some(row) = rows.get_mut(at) else { return Ok(()) };
     if row.turn.is_compaction() {
         return Ok(());
     }
-    let mut turns = Turns::default();
-    read::each(connection, thread, (row.turn.first, until), usize::MAX, &mut |stored| {
+    let mut turns = TurnBuilder::default();
+    thread_view::visit_events(connection, thread, (row.turn.first, until), usize::MAX, &mut |stored| {
         turns.push(&stored.logged);
         Ok(())
     })?;
     let seen = turns.finish().into_iter().find(|turn| turn.id == row.turn.id);
-    let seen = seen.ok_or_else(|| Fault::Damaged(format!("turn {} is not in the log", row.turn.id)))?;
+    let seen = seen.ok_or_else(|| SqliteError::Damaged(format!("turn {} is not in the log", row.turn.id)))?;
     row.turn.last = seen.last;
     row.turn.answered = seen.answered;
     row.turn.returned = seen.returned;
@@ -186,10 +199,10 @@ fn complete(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow], at:
 
 /// Notes where compactions were undone and brought back in this view; another view of the same turn may
 /// differ.
-fn mark_words(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow]) -> Result<(), Fault> {
-    for (compaction, standing, at) in read::words(connection, thread)? {
+fn mark_words(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow]) -> Result<(), SqliteError> {
+    for (compaction, standing, at) in thread_view::compaction_decisions(connection, thread)? {
         if let Ok(index) = rows.binary_search_by_key(&compaction, |row| row.turn.id.seq) {
-            rows[index].turn.take_word(standing, at);
+            rows[index].turn.apply_status(standing, at);
         }
     }
     Ok(())
@@ -201,12 +214,12 @@ fn add_tokens(
     tokenizer: &str,
     thread: ThreadId,
     rows: &mut [TurnRow],
-) -> Result<(), Fault> {
+) -> Result<(), SqliteError> {
     for row in rows.iter_mut() {
         row.tokens = Some(Tokens(0));
     }
     let mut at = 0;
-    for (id, tokens) in read::counts(connection, tokenizer, thread, Seq::START, usize::MAX)? {
+    for (id, tokens) in thread_view::counts(connection, tokenizer, thread, Seq::START, usize::MAX)? {
         while rows.get(at).is_some_and(|row| row.turn.last < id.seq) {
             at += 1;
         }

@@ -16,80 +16,80 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    behind::Backlog,
-    fault::Fault,
-    schema::{self, Undo},
+    deferred_derivation::DerivationBacklog,
+    schema::{self, TempStorage},
+    sqlite_error::SqliteError,
 };
 use crate::error::StoreError;
 
 /// The most jobs in one commit: a bound on how long the first of them waits for the last.
-const GROUP: usize = 256;
+const MAX_GROUPED_WRITES: usize = 256;
 
 /// Environment of a job.
-pub(super) struct Desk<'c> {
+pub(super) struct WriteTx<'c> {
     /// The connection, in a transaction.
     pub(super) connection: &'c Connection,
     /// Events that are still to be derived.
-    pub(super) backlog: &'c mut Backlog,
+    pub(super) backlog: &'c mut DerivationBacklog,
 }
 
 /// A handle to the writing thread. Dropping it finishes queued jobs and ends the thread.
-pub(super) struct Writer {
+pub(super) struct WriterThread {
     /// `None` if the store is read-only, or while it is dropped.
-    queue: Option<Sender<Work>>,
+    queue: Option<Sender<QueuedWrite>>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
     patience: Duration,
 }
 
-enum Work {
+enum QueuedWrite {
     /// Something that shares a transaction with others.
-    Grouped(Box<dyn Job>),
+    Grouped(Box<dyn WriteJob>),
     /// Something that manages its own transactions.
-    Alone(Box<Solo>),
+    Alone(Box<ExclusiveWrite>),
 }
 
-type Solo = dyn FnOnce(&mut Connection, &mut Backlog) + Send;
+type ExclusiveWrite = dyn FnOnce(&mut Connection, &mut DerivationBacklog) + Send;
 
-trait Job: Send {
+trait WriteJob: Send {
     /// Does the work. It may be called again if the transaction was lost.
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fault>;
+    fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<(), SqliteError>;
     /// Reports the outcome to the caller.
-    fn answer(self: Box<Self>, outcome: Result<(), Fault>);
+    fn answer(self: Box<Self>, outcome: Result<(), SqliteError>);
 }
 
-struct Task<T, F, R> {
+struct GroupedWrite<T, F, R> {
     work: F,
     value: Option<T>,
     reply: R,
 }
 
-impl<T, F, R> Job for Task<T, F, R>
+impl<T, F, R> WriteJob for GroupedWrite<T, F, R>
 where
     T: Send,
-    F: FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send,
-    R: FnOnce(Result<T, Fault>) + Send,
+    F: FnMut(&mut WriteTx<'_>) -> Result<T, SqliteError> + Send,
+    R: FnOnce(Result<T, SqliteError>) + Send,
 {
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fault> {
+    fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<(), SqliteError> {
         self.value = Some((self.work)(desk)?);
         Ok(())
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), Fault>) {
-        let lost = || Fault::Damaged("a job ended without a value".to_owned());
+    fn answer(self: Box<Self>, outcome: Result<(), SqliteError>) {
+        let lost = || SqliteError::Damaged("a job ended without a value".to_owned());
         let Self { value, reply, .. } = *self;
         reply(outcome.and_then(|()| value.ok_or_else(lost)));
     }
 }
 
-impl Writer {
+impl WriterThread {
     /// Starts the thread.
     pub(super) fn start(
         connection: Connection,
         path: PathBuf,
         patience: Duration,
         gather: Duration,
-        backlog: Backlog,
+        backlog: DerivationBacklog,
     ) -> Result<Self, StoreError> {
         let (queue, jobs) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -104,7 +104,7 @@ impl Writer {
     }
 
     /// The writer of a store that cannot be written: it refuses everything.
-    pub(super) fn absent(path: PathBuf) -> Self {
+    pub(super) fn read_only(path: PathBuf) -> Self {
         Self { queue: None, thread: None, path, patience: Duration::ZERO }
     }
 
@@ -113,12 +113,12 @@ impl Writer {
     pub(super) fn write<T: Send + 'static>(
         &self,
         doing: &'static str,
-        work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut WriteTx<'_>) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (send, answer) = mpsc::sync_channel(1);
         // A caller that panicked while it waited no longer listens, and does not need the answer.
         let reply = move |outcome| drop(send.send(outcome));
-        self.submit(doing, Work::Grouped(Box::new(Task { work, value: None, reply })))?;
+        self.submit(doing, QueuedWrite::Grouped(Box::new(GroupedWrite { work, value: None, reply })))?;
         self.wait(doing, &answer)
     }
 
@@ -126,54 +126,58 @@ impl Writer {
     pub(super) fn write_then<T: Send + 'static>(
         &self,
         doing: &'static str,
-        work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut WriteTx<'_>) -> Result<T, SqliteError> + Send + 'static,
         then: impl FnOnce(Result<T, StoreError>) + Send + 'static,
     ) {
         let Some(queue) = &self.queue else {
             return then(Err(StoreError::ReadOnly { doing, path: self.path.clone() }));
         };
         let (path, patience) = (self.path.clone(), self.patience);
-        let reply = move |outcome: Result<T, Fault>| {
-            then(outcome.map_err(|fault| fault.explained(doing, &path, patience)));
+        let reply = move |outcome: Result<T, SqliteError>| {
+            then(outcome.map_err(|fault| fault.into_store_error(doing, &path, patience)));
         };
-        let job = Work::Grouped(Box::new(Task { work, value: None, reply }));
-        if let Err(SendError(Work::Grouped(job))) = queue.send(job) {
+        let job = QueuedWrite::Grouped(Box::new(GroupedWrite { work, value: None, reply }));
+        if let Err(SendError(QueuedWrite::Grouped(job))) = queue.send(job) {
             job.answer(Err(StoreError::WriterGone { path: self.path.clone() }.into()));
         }
     }
 
     /// Does `work`, which manages its own transactions, between two commits.
-    pub(super) fn write_alone<T: Send + 'static>(
+    pub(super) fn write_exclusive<T: Send + 'static>(
         &self,
         doing: &'static str,
-        work: impl FnOnce(&mut Connection, &mut Backlog) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&mut Connection, &mut DerivationBacklog) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.submit(
             doing,
-            Work::Alone(Box::new(move |connection, backlog| {
+            QueuedWrite::Alone(Box::new(move |connection, backlog| {
                 let _ = reply.send(work(connection, backlog));
             })),
         )?;
         self.wait(doing, &answer)
     }
 
-    fn submit(&self, doing: &'static str, work: Work) -> Result<(), StoreError> {
+    fn submit(&self, doing: &'static str, work: QueuedWrite) -> Result<(), StoreError> {
         match &self.queue {
             Some(queue) => queue.send(work).map_err(|_| StoreError::WriterGone { path: self.path.clone() }),
             None => Err(StoreError::ReadOnly { doing, path: self.path.clone() }),
         }
     }
 
-    fn wait<T>(&self, doing: &'static str, answer: &Receiver<Result<T, Fault>>) -> Result<T, StoreError> {
+    fn wait<T>(
+        &self,
+        doing: &'static str,
+        answer: &Receiver<Result<T, SqliteError>>,
+    ) -> Result<T, StoreError> {
         match answer.recv() {
-            Ok(outcome) => outcome.map_err(|fault| fault.explained(doing, &self.path, self.patience)),
+            Ok(outcome) => outcome.map_err(|fault| fault.into_store_error(doing, &self.path, self.patience)),
             Err(_) => Err(StoreError::WriterGone { path: self.path.clone() }),
         }
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterThread {
     fn drop(&mut self) {
         self.queue = None;
         // The writing thread itself may be the last to drop the store; it cannot wait for itself.
@@ -186,10 +190,15 @@ impl Drop for Writer {
     }
 }
 
-fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mut backlog: Backlog) {
+fn serve(
+    mut connection: Connection,
+    jobs: &Receiver<QueuedWrite>,
+    gather: Duration,
+    mut backlog: DerivationBacklog,
+) {
     let mut busy_until = Instant::now();
     loop {
-        let next = match backlog.patience() {
+        let next = match backlog.remaining_lag() {
             None => jobs.recv().map_err(|RecvError| RecvTimeoutError::Disconnected),
             Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
             Some(left) => jobs.recv_timeout(left),
@@ -210,10 +219,10 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mu
             std::thread::sleep(gather);
         }
         let next = || jobs.try_recv().ok();
-        for work in std::iter::once(first).chain(std::iter::from_fn(next)).take(GROUP) {
+        for work in std::iter::once(first).chain(std::iter::from_fn(next)).take(MAX_GROUPED_WRITES) {
             match work {
-                Work::Grouped(job) => group.push(job),
-                Work::Alone(work) => {
+                QueuedWrite::Grouped(job) => group.push(job),
+                QueuedWrite::Alone(work) => {
                     alone = Some(work);
                     break;
                 }
@@ -227,21 +236,21 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mu
         if let Some(work) = alone {
             // It may rewrite the file, of which memory has no room for a copy. Whether that can be said does not matter:
             // then it is as it was.
-            let _ = schema::keep_undo(&connection, Undo::InFiles);
+            let _ = schema::set_temp_storage(&connection, TempStorage::InFiles);
             work(&mut connection, &mut backlog);
-            let _ = schema::keep_undo(&connection, Undo::InMemory);
+            let _ = schema::set_temp_storage(&connection, TempStorage::InMemory);
         }
     }
     catch_up(&connection, &mut backlog);
 }
 
 /// Derives for the deferred events. If that is impossible now, it is done when the data is needed.
-fn catch_up(connection: &Connection, backlog: &mut Backlog) {
-    if backlog.patience().is_none() {
+fn catch_up(connection: &Connection, backlog: &mut DerivationBacklog) {
+    if backlog.remaining_lag().is_none() {
         return;
     }
     let done = run(connection, "BEGIN IMMEDIATE")
-        .map_err(Fault::from)
+        .map_err(SqliteError::from)
         .and_then(|()| backlog.catch_up(connection))
         .and_then(|()| Ok(run(connection, "COMMIT")?));
     if done.is_err() {
@@ -253,13 +262,13 @@ fn catch_up(connection: &Connection, backlog: &mut Backlog) {
 }
 
 /// Runs a group in one transaction and answers every job of it.
-fn commit(connection: &Connection, backlog: &mut Backlog, mut group: Vec<Box<dyn Job>>) {
+fn commit(connection: &Connection, backlog: &mut DerivationBacklog, mut group: Vec<Box<dyn WriteJob>>) {
     if group.is_empty() {
         return;
     }
     if let Err(error) = run(connection, "BEGIN IMMEDIATE") {
         for job in group {
-            job.answer(Err(Fault::Sql(same(&error))));
+            job.answer(Err(SqliteError::Sql(same(&error))));
         }
         return;
     }
@@ -275,7 +284,7 @@ fn commit(connection: &Connection, backlog: &mut Backlog, mut group: Vec<Box<dyn
                 // It fails only if SQLite has rolled back by itself, which is the intended effect.
                 let _ = connection.execute_batch("ROLLBACK");
             }
-            match <[Box<dyn Job>; 1]>::try_from(group) {
+            match <[Box<dyn WriteJob>; 1]>::try_from(group) {
                 Ok([job]) => job.answer(Err(fault)),
                 Err(group) => {
                     for job in group {
@@ -290,13 +299,13 @@ fn commit(connection: &Connection, backlog: &mut Backlog, mut group: Vec<Box<dyn
 /// Runs all jobs and commits. The outer error means that none of them happened.
 fn attempt(
     connection: &Connection,
-    backlog: &mut Backlog,
-    group: &mut [Box<dyn Job>],
-) -> Result<Vec<Result<(), Fault>>, Fault> {
+    backlog: &mut DerivationBacklog,
+    group: &mut [Box<dyn WriteJob>],
+) -> Result<Vec<Result<(), SqliteError>>, SqliteError> {
     let mut outcomes = Vec::with_capacity(group.len());
     for job in group.iter_mut() {
         let changes = connection.total_changes();
-        let outcome = job.run(&mut Desk { connection, backlog });
+        let outcome = job.run(&mut WriteTx { connection, backlog });
         // Most jobs are refused before they write anything. One that has written takes all with it; then each is tried
         // alone. So does SQLite itself when it runs out of disk or memory.
         if outcome.is_err() && (connection.is_autocommit() || connection.total_changes() != changes) {
@@ -306,7 +315,7 @@ fn attempt(
     }
     backlog.end(connection)?;
     run(connection, "COMMIT")?;
-    backlog.committed();
+    backlog.note_committed();
     Ok(outcomes)
 }
 
@@ -334,14 +343,20 @@ mod tests {
 
     use super::*;
 
-    fn writer() -> Writer {
+    fn writer() -> WriterThread {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE)").unwrap();
-        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO, Duration::ZERO, Backlog::default())
-            .unwrap()
+        WriterThread::start(
+            connection,
+            PathBuf::from("memory"),
+            Duration::ZERO,
+            Duration::ZERO,
+            DerivationBacklog::default(),
+        )
+        .unwrap()
     }
 
-    fn insert(writer: &Writer, number: i64) -> Result<(), StoreError> {
+    fn insert(writer: &WriterThread, number: i64) -> Result<(), StoreError> {
         writer.write("inserting", move |desk| {
             desk.connection.execute("INSERT INTO numbers VALUES (-?1)", [number])?;
             desk.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
@@ -349,7 +364,7 @@ mod tests {
         })
     }
 
-    fn numbers(writer: &Writer) -> i64 {
+    fn numbers(writer: &WriterThread) -> i64 {
         writer
             .write("counting", |desk| {
                 Ok(desk.connection.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?)
@@ -374,22 +389,22 @@ mod tests {
     fn a_group_whose_transaction_is_lost_is_tried_one_by_one() {
         let writer = writer();
         writer
-            .write_alone("grouping", |connection, backlog| {
+            .write_exclusive("grouping", |connection, backlog| {
                 let mut answers = Vec::new();
-                let mut group: Vec<Box<dyn Job>> = Vec::new();
+                let mut group: Vec<Box<dyn WriteJob>> = Vec::new();
                 for job in 0..3 {
                     let (send, answer) = mpsc::sync_channel(1);
                     let reply = move |outcome| drop(send.send(outcome));
-                    let work = move |desk: &mut Desk<'_>| {
+                    let work = move |desk: &mut WriteTx<'_>| {
                         desk.connection.execute("INSERT INTO numbers VALUES (?1)", [job])?;
                         if job == 1 {
                             // SQLite's own behaviour when the disk is full.
                             desk.connection.execute_batch("ROLLBACK")?;
-                            return Err(Fault::Damaged("lost".to_owned()));
+                            return Err(SqliteError::Damaged("lost".to_owned()));
                         }
                         Ok(job)
                     };
-                    group.push(Box::new(Task { work, value: None, reply }));
+                    group.push(Box::new(GroupedWrite { work, value: None, reply }));
                     answers.push(answer);
                 }
                 commit(connection, backlog, group);

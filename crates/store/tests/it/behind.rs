@@ -1,7 +1,7 @@
 //! What is derived may be put off. Nobody who asks the store for it notices.
 
 use epitome_core::Seq;
-use epitome_store::{Sqlite, records::Search};
+use epitome_store::{SqliteStore, records::SearchQuery};
 
 use crate::support::{Place, append, events, root, thread};
 
@@ -10,22 +10,22 @@ fn turns_in_the_file(place: &Place) -> i64 {
     place.raw().query_row("SELECT count(*) FROM turn_rows", [], |row| row.get(0)).unwrap()
 }
 
-fn filled(place: &Place) -> Sqlite {
+fn filled(place: &Place) -> SqliteStore {
     let store = place.open_late();
     append(&store, root(&store, "t"), events(Seq(1), "uaua"));
     assert_eq!(turns_in_the_file(place), 0, "it is put off");
     store
 }
 
-type Ask = fn(&Sqlite) -> usize;
+type Ask = fn(&SqliteStore) -> usize;
 
 #[test]
 fn whoever_asks_for_what_was_put_off_has_it() {
     let ask: [(&str, Ask); 4] = [
         ("turns", |store| store.turns(thread("t")).unwrap().len()),
         ("sums", |store| usize::try_from(store.sessions().unwrap()[0].turns).unwrap()),
-        ("counts", |store| store.counts(thread("t"), Seq(1), 2).unwrap().len()),
-        ("words", |store| store.search(&Search::everywhere("question")).unwrap().len()),
+        ("counts", |store| store.event_counts(thread("t"), Seq(1), 2).unwrap().len()),
+        ("words", |store| store.search(&SearchQuery::everything("question")).unwrap().len()),
     ];
     for (what, ask) in ask {
         let place = Place::new();

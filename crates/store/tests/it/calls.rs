@@ -2,12 +2,12 @@
 
 use epitome_core::{
     Digest, EventId, Seq, ThreadId, Tokens,
-    event::{Time, Usage},
+    event::{Timestamp, Usage},
     profile::Money,
 };
 use epitome_store::{
-    EventLog, Sqlite, Start, StoreError,
-    records::{Commit, Content, JobId, NewCall, NewJob, NewOutcome, Outcome, Record},
+    EventLog, SqliteStore, StoreError, ThreadStart,
+    records::{CommitRecord, HashedText, JobId, NewCall, NewCallOutcome, NewJob, OutcomeRow, ThreadCommit},
 };
 use proptest::prelude::*;
 
@@ -40,29 +40,33 @@ pub(crate) fn call(head: Seq) -> NewCall {
     }
 }
 
-pub(crate) fn policy() -> Content {
-    Content::new("name = \"epitome\"")
+pub(crate) fn policy() -> HashedText {
+    HashedText::new("name = \"epitome\"")
 }
 
 /// Commits records to a thread nobody else writes to.
-pub(crate) fn commit(store: &Sqlite, thread: ThreadId, records: Vec<Record>) -> Vec<u64> {
+pub(crate) fn commit(store: &SqliteStore, thread: ThreadId, records: Vec<CommitRecord>) -> Vec<u64> {
     try_commit(store, thread, records).expect("it can be committed")
 }
 
-fn try_commit(store: &Sqlite, thread: ThreadId, records: Vec<Record>) -> Result<Vec<u64>, StoreError> {
+fn try_commit(
+    store: &SqliteStore,
+    thread: ThreadId,
+    records: Vec<CommitRecord>,
+) -> Result<Vec<u64>, StoreError> {
     let after = store.head(thread).expect("the thread exists").seq;
-    let commit = Commit::new(thread, after, vec![], records);
+    let commit = ThreadCommit::new(thread, after, vec![], records);
     store.commit_numbered(commit).map(|committed| committed.calls)
 }
 
 /// Makes a call that sees all there is.
-fn make_call(store: &Sqlite, thread: ThreadId) -> u64 {
+fn make_call(store: &SqliteStore, thread: ThreadId) -> u64 {
     let head = store.head(thread).unwrap().seq;
-    commit(store, thread, vec![Record::Content(policy()), Record::Call(call(head))])[0]
+    commit(store, thread, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(head))])[0]
 }
 
 /// The calls a thread sees: whose, and which number.
-fn numbers(store: &Sqlite, thread: ThreadId) -> Vec<(ThreadId, u64)> {
+fn numbers(store: &SqliteStore, thread: ThreadId) -> Vec<(ThreadId, u64)> {
     store.calls(thread, 0, usize::MAX).unwrap().into_iter().map(|call| (call.thread, call.number)).collect()
 }
 
@@ -72,10 +76,11 @@ fn a_call_comes_back_as_it_was_made() {
     let store = place.open();
     let id = root(&store, "t");
     append(&store, id, events(Seq(1), "uac"));
-    let (policy, profile, rendering) = (policy(), Content::new("profile"), Content::new("{\"cache\":true}"));
+    let (policy, profile, rendering) =
+        (policy(), HashedText::new("profile"), HashedText::new("{\"cache\":true}"));
     let made = NewCall {
         head: Seq(4),
-        time: Some(Time(-5)),
+        time: Some(Timestamp(-5)),
         model: Some("model".into()),
         profile: Some(profile.hash),
         rendering: rendering.hash,
@@ -90,15 +95,15 @@ fn a_call_comes_back_as_it_was_made() {
         ..call(Seq(4))
     };
     let usage = Usage { uncached: Tokens(1), cache_read: Tokens(2), output: Tokens(3), ..Usage::default() };
-    let ended = NewOutcome {
+    let ended = NewCallOutcome {
         call: 0,
-        time: Some(Time(9)),
+        time: Some(Timestamp(9)),
         answer: Some("msg".into()),
         usage: Some(usage),
         cost: Some(Money(1_500_000)),
         error: None,
     };
-    let failed = NewOutcome {
+    let failed = NewCallOutcome {
         time: None,
         answer: None,
         usage: None,
@@ -108,29 +113,34 @@ fn a_call_comes_back_as_it_was_made() {
     };
     // Contents may stand behind what names them.
     let committed = store
-        .commit_numbered(Commit::new(
+        .commit_numbered(ThreadCommit::new(
             id,
             Seq(3),
             events(Seq(4), "u"),
             vec![
-                Record::Call(made.clone()),
-                Record::Outcome(failed.clone()),
-                Record::Content(policy.clone()),
-                Record::Content(profile),
-                Record::Content(rendering.clone()),
-                Record::Content(rendering.clone()),
+                CommitRecord::Call(made.clone()),
+                CommitRecord::Outcome(failed.clone()),
+                CommitRecord::Content(policy.clone()),
+                CommitRecord::Content(profile),
+                CommitRecord::Content(rendering.clone()),
+                CommitRecord::Content(rendering.clone()),
             ],
         ))
         .unwrap();
     assert_eq!((committed.head, committed.calls), (store.head(id).unwrap(), vec![0]));
-    commit(&store, id, vec![Record::Content(policy.clone()), Record::Outcome(ended.clone())]);
+    commit(&store, id, vec![CommitRecord::Content(policy.clone()), CommitRecord::Outcome(ended.clone())]);
     let row = store.call(id, 0).unwrap();
     assert_eq!((row.thread, row.number, &row.call), (id, 0, &made));
-    let outcome =
-        |NewOutcome { time, answer, usage, cost, error, .. }| Outcome { time, answer, usage, cost, error };
+    let outcome = |NewCallOutcome { time, answer, usage, cost, error, .. }| OutcomeRow {
+        time,
+        answer,
+        usage,
+        cost,
+        error,
+    };
     assert_eq!(row.outcomes, [outcome(failed), outcome(ended)]);
     assert_eq!(store.last_call(id).unwrap(), Some(row));
-    assert_eq!(store.passes(id).unwrap(), [(0, Seq(4), "{\"edits\":[]}".to_owned())]);
+    assert_eq!(store.edit_records(id).unwrap(), [(0, Seq(4), "{\"edits\":[]}".to_owned())]);
     assert_eq!(store.content(rendering.hash).unwrap(), Some(rendering.text));
     assert_eq!(store.content(Digest::of(b"nothing")).unwrap(), None);
     assert!(matches!(store.call(id, 1), Err(StoreError::UnknownCall { number: 1, .. })));
@@ -146,9 +156,9 @@ fn a_fork_shares_the_calls_made_by_its_start_and_counts_on() {
     make_call(&store, main);
     append(&store, main, events(Seq(2), "auac"));
     make_call(&store, main);
-    let early = in_session(&store, "s", "early", Start::Fork { of: main, at: Seq(4) });
-    let late = in_session(&store, "s", "late", Start::Fork { of: main, at: Seq(5) });
-    let none = in_session(&store, "s", "none", Start::Fork { of: main, at: Seq(0) });
+    let early = in_session(&store, "s", "early", ThreadStart::Fork { of: main, at: Seq(4) });
+    let late = in_session(&store, "s", "late", ThreadStart::Fork { of: main, at: Seq(5) });
+    let none = in_session(&store, "s", "none", ThreadStart::Fork { of: main, at: Seq(0) });
     // The parent calls again where the fork starts; the fork was made before.
     make_call(&store, main);
     assert_eq!(numbers(&store, main), [(main, 0), (main, 1), (main, 2)]);
@@ -157,16 +167,16 @@ fn a_fork_shares_the_calls_made_by_its_start_and_counts_on() {
     assert_eq!((numbers(&store, none), store.last_call(none).unwrap()), (vec![], None));
     assert_eq!((make_call(&store, early), make_call(&store, late), make_call(&store, none)), (1, 2, 0));
     assert_eq!(store.last_call(early).unwrap().map(|call| (call.thread, call.number)), Some((early, 1)));
-    let deep = in_session(&store, "s", "deep", Start::Fork { of: late, at: Seq(5) });
+    let deep = in_session(&store, "s", "deep", ThreadStart::Fork { of: late, at: Seq(5) });
     assert_eq!(numbers(&store, deep), [(main, 0), (main, 1), (late, 2)]);
     assert_eq!(store.calls(deep, 1, 1).unwrap()[0].number, 1);
     // What is reported of a shared call, whoever reports it, is seen by all who share it.
-    let outcome = NewOutcome { call: 1, time: None, answer: None, usage: None, cost: None, error: None };
-    commit(&store, deep, vec![Record::Outcome(outcome)]);
+    let outcome = NewCallOutcome { call: 1, time: None, answer: None, usage: None, cost: None, error: None };
+    commit(&store, deep, vec![CommitRecord::Outcome(outcome)]);
     assert_eq!(store.call(main, 1).unwrap().outcomes.len(), 1);
     // A compaction keeps its id in every fork.
     let stands = EventId { thread: main, seq: Seq(5) };
-    commit(&store, deep, vec![Record::Call(NewCall { summary: Some(stands), ..call(Seq(5)) })]);
+    commit(&store, deep, vec![CommitRecord::Call(NewCall { summary: Some(stands), ..call(Seq(5)) })]);
     assert_eq!(store.last_call(deep).unwrap().unwrap().call.summary, Some(stands));
     assert!(store.doctor().unwrap().is_healthy());
 }
@@ -180,57 +190,65 @@ fn nothing_of_a_refused_commit_is_written() {
     append(&store, other, events(Seq(1), "uac"));
     make_call(&store, id);
     let queued = job(&store, id, "known", Seq(3));
-    commit(&store, id, vec![Record::Job(queued.clone())]);
-    let state = |store: &Sqlite| {
+    commit(&store, id, vec![CommitRecord::Job(queued.clone())]);
+    let state = |store: &SqliteStore| {
         (store.head(id).unwrap(), store.calls(id, 0, 99).unwrap(), store.jobs(None).unwrap())
     };
     let before = state(&store);
     let beyond = Seq(9);
     let unknown = Digest::of(b"unknown");
-    let changed = Content { hash: unknown, text: "changed".into() };
+    let changed = HashedText { hash: unknown, text: "changed".into() };
     let elsewhere = EventId { thread: other, seq: Seq(3) };
-    let outcome = NewOutcome { call: 2, time: None, answer: None, usage: None, cost: None, error: None };
+    let outcome = NewCallOutcome { call: 2, time: None, answer: None, usage: None, cost: None, error: None };
     let fresh = job(&store, id, "fresh", Seq(3));
     for (record, words) in [
-        (Record::Content(changed), "a text was given as the content"),
-        (Record::Call(NewCall { rendering: unknown, ..call(Seq(3)) }), "there is no content"),
-        (Record::Call(NewCall { profile: Some(unknown), ..call(Seq(3)) }), "there is no content"),
-        (Record::Call(NewCall { sent: "{".into(), ..call(Seq(3)) }), "the sent part of a call is not JSON"),
+        (CommitRecord::Content(changed), "a text was given as the content"),
+        (CommitRecord::Call(NewCall { rendering: unknown, ..call(Seq(3)) }), "there is no content"),
+        (CommitRecord::Call(NewCall { profile: Some(unknown), ..call(Seq(3)) }), "there is no content"),
         (
-            Record::Call(NewCall { pass: Some("a b".into()), ..call(Seq(3)) }),
+            CommitRecord::Call(NewCall { sent: "{".into(), ..call(Seq(3)) }),
+            "the sent part of a call is not JSON",
+        ),
+        (
+            CommitRecord::Call(NewCall { pass: Some("a b".into()), ..call(Seq(3)) }),
             "the pass of a call is not JSON",
         ),
-        (Record::Call(call(beyond)), "its head is event 9, which is not one of 3 to 4"),
-        (Record::Call(call(Seq(2))), "its head is event 2, which is not one of 3 to 4"),
-        (Record::Call(NewCall { summary: Some(elsewhere), ..call(Seq(3)) }), "which is not its own"),
-        (Record::CallsSoFar(9), "calls, not 9: someone made one first"),
-        (Record::Outcome(outcome), "shows no call 2"),
-        (Record::Job(queued.clone()), "does that already; it is not made twice"),
-        (Record::Job(NewJob { id: queued.id, ..fresh.clone() }), "does that already"),
-        (Record::Job(NewJob { thread: other, ..fresh.clone() }), "it is for the thread"),
-        (Record::Job(NewJob { link: unknown, ..fresh.clone() }), "it has another history"),
-        (Record::Job(NewJob { through: beyond, ..fresh.clone() }), "its last event is event 9"),
-        (Record::Job(NewJob { first: Seq(4), ..fresh.clone() }), "its first event is event 4"),
-        (Record::Job(NewJob { detail: String::new(), ..fresh }), "the detail of a job is not JSON"),
-        (Record::Adopted { job: queued.id, compaction: Seq(3) }, "is not ready"),
-        (Record::Adopted { job: JobId::derived(&["?"]), compaction: Seq(3) }, "there is no job"),
-        (Record::CancelJob { job: JobId::derived(&["?"]), reason: String::new() }, "there is no job"),
+        (CommitRecord::Call(call(beyond)), "its head is event 9, which is not one of 3 to 4"),
+        (CommitRecord::Call(call(Seq(2))), "its head is event 2, which is not one of 3 to 4"),
+        (CommitRecord::Call(NewCall { summary: Some(elsewhere), ..call(Seq(3)) }), "which is not its own"),
+        (CommitRecord::CallsSoFar(9), "calls, not 9: someone made one first"),
+        (CommitRecord::Outcome(outcome), "shows no call 2"),
+        (CommitRecord::Job(queued.clone()), "does that already; it is not made twice"),
+        (CommitRecord::Job(NewJob { id: queued.id, ..fresh.clone() }), "does that already"),
+        (CommitRecord::Job(NewJob { thread: other, ..fresh.clone() }), "it is for the thread"),
+        (CommitRecord::Job(NewJob { link: unknown, ..fresh.clone() }), "it has another history"),
+        (CommitRecord::Job(NewJob { through: beyond, ..fresh.clone() }), "its last event is event 9"),
+        (CommitRecord::Job(NewJob { first: Seq(4), ..fresh.clone() }), "its first event is event 4"),
+        (CommitRecord::Job(NewJob { detail: String::new(), ..fresh }), "the detail of a job is not JSON"),
+        (CommitRecord::Adopted { job: queued.id, compaction: Seq(3) }, "is not ready"),
+        (CommitRecord::Adopted { job: JobId::derived(&["?"]), compaction: Seq(3) }, "there is no job"),
+        (CommitRecord::CancelJob { job: JobId::derived(&["?"]), reason: String::new() }, "there is no job"),
     ] {
         // It is the last of several: what stands before it is good.
-        let cancel = Record::CancelJob { job: queued.id, reason: "not needed".into() };
-        let records = vec![Record::Content(Content::new("new")), Record::Call(call(Seq(3))), cancel, record];
-        let commit = Commit::new(id, Seq(3), events(Seq(4), "u"), records);
+        let cancel = CommitRecord::CancelJob { job: queued.id, reason: "not needed".into() };
+        let records = vec![
+            CommitRecord::Content(HashedText::new("new")),
+            CommitRecord::Call(call(Seq(3))),
+            cancel,
+            record,
+        ];
+        let commit = ThreadCommit::new(id, Seq(3), events(Seq(4), "u"), records);
         let error = store.commit(commit).expect_err(words);
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(state(&store), before, "{words}");
-        assert_eq!(store.content(Content::new("new").hash).unwrap(), None, "{words}");
+        assert_eq!(store.content(HashedText::new("new").hash).unwrap(), None, "{words}");
     }
     // An empty commit checks the head as any other does.
     for after in [Seq(2), Seq(4)] {
-        let error = store.commit(Commit::new(id, after, vec![], vec![])).unwrap_err();
+        let error = store.commit(ThreadCommit::new(id, after, vec![], vec![])).unwrap_err();
         assert!(matches!(error, StoreError::Conflict { head, .. } if head == before.0), "{error}");
     }
-    let head = store.commit(Commit::new(id, Seq(3), vec![], vec![])).unwrap();
+    let head = store.commit(ThreadCommit::new(id, Seq(3), vec![], vec![])).unwrap();
     assert_eq!(head, before.0);
     // What was refused leaves no trace in what is derived either.
     store.append(id, Seq(3), events(Seq(4), "ua")).unwrap();
@@ -258,7 +276,7 @@ fn of_many_callers_each_gets_a_number_of_its_own() {
 
 #[test]
 fn a_temporary_store_is_gone_when_it_is_dropped() {
-    let store = Sqlite::temporary(crate::support::counting()).unwrap();
+    let store = SqliteStore::temporary(crate::support::counting()).unwrap();
     let id = root(&store, "t");
     append(&store, id, events(Seq(1), "ua"));
     make_call(&store, id);
@@ -314,7 +332,7 @@ proptest! {
                     let head = store.head(of).unwrap().seq;
                     let at = Seq(at.index(usize::try_from(head.0).unwrap() + 1) as u64);
                     let name = threads.len().to_string();
-                    let fork = in_session(&store, "0", &name, Start::Fork { of, at });
+                    let fork = in_session(&store, "0", &name, ThreadStart::Fork { of, at });
                     threads.push((fork, calls.into_iter().take_while(|(_, head)| *head <= at).collect()));
                 }
             }
@@ -342,11 +360,11 @@ fn what_is_wrong_with_a_record_is_named() {
     append(&store, id, events(Seq(1), "uac"));
     make_call(&store, id);
     make_call(&store, id);
-    in_session(&store, "t", "fork", Start::Fork { of: id, at: Seq(3) });
+    in_session(&store, "t", "fork", ThreadStart::Fork { of: id, at: Seq(3) });
     crate::jobs::ready(&store, id, "one", Seq(3));
     crate::jobs::ready(&store, id, "two", Seq(3));
     let adopted = store.jobs(None).unwrap()[0].job.id;
-    commit(&store, id, vec![Record::Adopted { job: adopted, compaction: Seq(3) }]);
+    commit(&store, id, vec![CommitRecord::Adopted { job: adopted, compaction: Seq(3) }]);
     assert!(store.doctor().unwrap().is_healthy());
     let ids = [adopted, store.jobs(None).unwrap()[1].job.id];
     let raw = place.raw();

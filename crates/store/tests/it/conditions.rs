@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use epitome_core::{EventId, Seq, event::Time};
+use epitome_core::{EventId, Seq, event::Timestamp};
 use epitome_store::{
-    EventLog, Options, Sqlite, StoreError,
-    records::{Commit, JobId, NewCall, Record},
+    EventLog, SqliteOptions, SqliteStore, StoreError,
+    records::{CommitRecord, JobId, NewCall, ThreadCommit},
 };
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 
 /// Opens, and gives the words of the error with the path left out.
 fn refusal(path: &Path) -> String {
-    let error = Sqlite::open(path, Options::default()).expect_err("it cannot be opened");
+    let error = SqliteStore::open(path, SqliteOptions::default()).expect_err("it cannot be opened");
     error.to_string().replace(&path.display().to_string(), "PATH")
 }
 
@@ -63,7 +63,7 @@ fn the_files_are_private_from_the_first_byte() {
     let place = Place::new();
     let directory = place.directory.path().join("made/for it");
     let path = directory.join("epitome.db");
-    let store = Sqlite::open(&path, Options::default()).unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
     append(&store, root(&store, "t"), events(Seq(1), "ua"));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&directory), 0o700);
@@ -90,7 +90,7 @@ fn something_else_under_the_name_is_refused_and_left_alone() {
     assert_eq!(fs::read_to_string(place.path()).unwrap(), text);
     let directory = place.directory.path().join("directory");
     fs::create_dir(&directory).unwrap();
-    assert!(Sqlite::open(&directory, Options::default()).is_err());
+    assert!(SqliteStore::open(&directory, SqliteOptions::default()).is_err());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn of_version(version: usize, path: &Path) {
 fn a_store_of_the_first_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(1, &place.path());
-    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
     assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -161,7 +161,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
         assert_eq!((store.calls(id, 0, 9).unwrap(), store.last_call(id).unwrap()), (vec![], None));
         assert_eq!((store.jobs(Some(id)).unwrap(), store.ready_job(id).unwrap()), (vec![], None));
         let head = store.head(id).unwrap().seq;
-        commit(&store, id, vec![Record::Content(policy()), Record::Call(call(head))]);
+        commit(&store, id, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(head))]);
         ready(&store, id, "key", Seq(2));
         assert_eq!(store.last_call(id).unwrap().map(|call| (call.thread, call.number)), Some((id, 0)));
     }
@@ -169,14 +169,17 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
     assert!(report.is_healthy(), "{report:#?}");
     // Once is enough.
     drop(store);
-    assert_eq!(Sqlite::open(&place.path(), Options::default()).unwrap().jobs(None).unwrap().len(), 2);
+    assert_eq!(
+        SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap().jobs(None).unwrap().len(),
+        2
+    );
 }
 
 #[test]
 fn a_store_of_the_second_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(2, &place.path());
-    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
     assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -196,9 +199,9 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
     }
     let last = store.head(id).unwrap();
     let found = EventId { thread: id, seq: last.seq };
-    assert_eq!(store.recognise_for("", last.link.normal).unwrap(), [found]);
-    assert_eq!(store.recognise_for("ann", last.link.normal).unwrap(), []);
-    commit(&store, id, vec![Record::Exchange(exchange(last.seq)), Record::Head]);
+    assert_eq!(store.histories_of_principal("", last.link.normal).unwrap(), [found]);
+    assert_eq!(store.histories_of_principal("ann", last.link.normal).unwrap(), []);
+    commit(&store, id, vec![CommitRecord::Exchange(exchange(last.seq)), CommitRecord::Head]);
     assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -208,17 +211,17 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
 fn a_store_of_the_third_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(3, &place.path());
-    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
     assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
     let row = store.find_session("Why does the upload fail?").unwrap();
     let id = row.head.unwrap();
     assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
     assert_eq!(store.last_call(id).unwrap().map(|call| call.call.script), Some(None));
-    assert_eq!(store.scripts(id).unwrap(), []);
+    assert_eq!(store.rewrite_records(id).unwrap(), []);
     let head = store.head(id).unwrap().seq;
     let woven = NewCall { script: Some("{}".into()), ..call(head) };
-    commit(&store, id, vec![Record::Piece(policy()), Record::Call(woven)]);
-    assert_eq!(store.scripts(id).unwrap(), [(1, policy().hash, "{}".to_owned())]);
+    commit(&store, id, vec![CommitRecord::Piece(policy()), CommitRecord::Call(woven)]);
+    assert_eq!(store.rewrite_records(id).unwrap(), [(1, policy().hash, "{}".to_owned())]);
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
 }
@@ -228,22 +231,23 @@ fn stores_whose_indexes_were_others_are_brought_up_to_date() {
     for version in [4, 5, 6] {
         let place = Place::new();
         of_version(version, &place.path());
-        let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+        let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
         assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
         let row = store.find_session("Why does the upload fail?").unwrap();
         let id = row.head.unwrap();
-        let scripts: Vec<u64> = store.scripts(id).unwrap().into_iter().map(|(number, ..)| number).collect();
+        let scripts: Vec<u64> =
+            store.rewrite_records(id).unwrap().into_iter().map(|(number, ..)| number).collect();
         assert_eq!(scripts, [1]);
         // What was found by indexes that are gone is found without them.
         for kind in ["user_said", "instructed", "compacted"] {
-            let found = store.of_kinds(id, &[kind]).unwrap();
+            let found = store.events_of_kinds(id, &[kind]).unwrap();
             let all = store.read(id, Seq(1), 99).unwrap();
             let expect: Vec<_> = all.into_iter().filter(|event| event.event.fact.kind() == kind).collect();
             assert_eq!(found, expect, "{kind}");
         }
         let report = store.doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");
-        store.erase(row.id, Time(1)).unwrap();
+        store.erase(row.id, Timestamp(1)).unwrap();
         let report = store.doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");
     }
@@ -285,7 +289,7 @@ fn a_truncated_file_is_an_error_in_words() {
     let file = fs::OpenOptions::new().write(true).open(place.path()).unwrap();
     file.set_len(length / 2 / 4096 * 4096).unwrap();
     drop(file);
-    let outcome = Sqlite::open(&place.path(), Options::default())
+    let outcome = SqliteStore::open(&place.path(), SqliteOptions::default())
         .and_then(|store| store.read(thread("t"), Seq(1), usize::MAX).map(drop));
     let error = outcome.expect_err("half of it is missing");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
@@ -308,7 +312,7 @@ fn a_damaged_page_is_found_and_named() {
     file.seek(SeekFrom::Start(u64::from(page - 1) * 4096)).unwrap();
     file.write_all(&[0xAB; 4096]).unwrap();
     drop(file);
-    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
     let error = store.read(thread("t"), Seq(1), usize::MAX).unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("run `epitome doctor`"), "{error}");
@@ -323,7 +327,7 @@ fn a_damaged_index_does_not_touch_the_log_and_is_rebuilt() {
     let place = filled();
     place.raw().execute_batch("UPDATE turn_rows SET last = last + 1; DELETE FROM totals; UPDATE search_data SET block = x'00' WHERE id > 10;").unwrap();
     let store = place.open();
-    let failing = |store: &Sqlite| -> Vec<String> {
+    let failing = |store: &SqliteStore| -> Vec<String> {
         let report = store.doctor().unwrap();
         report.checks.into_iter().filter(|check| !check.problems.is_empty()).map(|check| check.name).collect()
     };
@@ -333,7 +337,7 @@ fn a_damaged_index_does_not_touch_the_log_and_is_rebuilt() {
 }
 
 /// What the doctor says of one thing: how much it covered, and what is wrong.
-fn finding(store: &Sqlite, name: &str) -> (String, Vec<String>) {
+fn finding(store: &SqliteStore, name: &str) -> (String, Vec<String>) {
     let check = store.doctor().unwrap().checks.into_iter().find(|check| check.name == name).unwrap();
     (check.covered, check.problems)
 }
@@ -380,7 +384,7 @@ fn the_doctor_shows_the_audit_and_misses_its_lines() {
     assert_eq!(finding(&store, "audit"), ("0 erasures".to_owned(), vec![]));
     for time in [0, 1_763_000_000_000] {
         root(&store, "gone");
-        store.erase(session("gone"), Time(time)).unwrap();
+        store.erase(session("gone"), Timestamp(time)).unwrap();
     }
     assert_eq!(finding(&store, "audit"), ("2 erasures, last 2025-11-13T02:13:20Z".to_owned(), vec![]));
     place
@@ -393,8 +397,8 @@ fn the_doctor_shows_the_audit_and_misses_its_lines() {
 #[test]
 fn no_space_changes_nothing_and_says_so() {
     let place = Place::new();
-    let options = Options { page_limit: Some(200), ..Options::default() };
-    let store = Sqlite::open(&place.path(), options).unwrap();
+    let options = SqliteOptions { page_limit: Some(200), ..SqliteOptions::default() };
+    let store = SqliteStore::open(&place.path(), options).unwrap();
     fill_up(&store, &place.path());
     drop(store);
     // With more room it goes on.
@@ -411,13 +415,13 @@ fn a_full_disk_changes_nothing_and_says_so() {
         eprintln!("skipped: mounting a small disk needs root");
         return;
     };
-    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
     fill_up(&store, &place.path());
     assert!(store.doctor().unwrap().is_healthy());
 }
 
 /// Appends until there is no space; everything acknowledged, and nothing else, is there.
-fn fill_up(store: &Sqlite, path: &Path) {
+fn fill_up(store: &SqliteStore, path: &Path) {
     let id = root(store, "t");
     let mut acknowledged = 0;
     let error = loop {
@@ -463,18 +467,21 @@ fn a_store_in_a_read_only_place_can_be_looked_at() {
         eprintln!("skipped: neither permissions nor a read-only mount keep this user from writing");
         return;
     };
-    let store = Sqlite::open(&odd, counting()).unwrap();
+    let store = SqliteStore::open(&odd, counting()).unwrap();
     assert!(store.is_read_only());
     assert_eq!((store.sessions().unwrap(), store.read(thread("t"), Seq(1), usize::MAX).unwrap()), before);
     assert!(store.doctor().unwrap().is_healthy());
     let words = ": PATH cannot be written; check the permissions of the file and of its directory";
     let head = store.head(thread("t")).unwrap().seq;
-    let nothing = Commit::new(thread("t"), head, vec![], vec![]);
+    let nothing = ThreadCommit::new(thread("t"), head, vec![], vec![]);
     for (doing, error) in [
         ("appending to the log", store.append(thread("t"), head, events(head.next(), "u")).unwrap_err()),
-        ("erasing a session", store.erase(session("t"), Time(0)).unwrap_err()),
-        ("claiming a job", store.claim_job("w", Time(0), Time(1), None).unwrap_err()),
-        ("keeping a job", store.heartbeat(JobId::derived(&["j"]), "w", Time(0), Time(1)).unwrap_err()),
+        ("erasing a session", store.erase(session("t"), Timestamp(0)).unwrap_err()),
+        ("claiming a job", store.claim_job("w", Timestamp(0), Timestamp(1), None).unwrap_err()),
+        (
+            "keeping a job",
+            store.heartbeat(JobId::derived(&["j"]), "w", Timestamp(0), Timestamp(1)).unwrap_err(),
+        ),
         ("committing", store.commit(nothing).unwrap_err()),
         ("rebuilding", store.rebuild().map(drop).unwrap_err()),
     ] {
@@ -502,8 +509,8 @@ fn a_read_only_place_says_so() {
 #[test]
 fn a_store_locked_by_another_process_says_so_and_recovers() {
     let place = Place::new();
-    let options = Options { busy_timeout: Duration::from_millis(150), ..Options::default() };
-    let store = Sqlite::open(&place.path(), options.clone()).unwrap();
+    let options = SqliteOptions { busy_timeout: Duration::from_millis(150), ..SqliteOptions::default() };
+    let store = SqliteStore::open(&place.path(), options.clone()).unwrap();
     let id = root(&store, "t");
     let mut holder = Holder::lock(&place.path());
     let error = store.append(id, Seq(0), events(Seq(1), "u")).unwrap_err();
@@ -516,7 +523,7 @@ fn a_store_locked_by_another_process_says_so_and_recovers() {
     );
     // Reading goes on meanwhile, and opening too.
     assert_eq!(store.head(id).unwrap().seq, Seq(0));
-    Sqlite::open(&place.path(), options).unwrap();
+    SqliteStore::open(&place.path(), options).unwrap();
     holder.release();
     append(&store, id, events(Seq(1), "u"));
     assert!(store.doctor().unwrap().is_healthy());

@@ -1,12 +1,12 @@
 //! Both logs pass the same suite.
 
-use epitome_store::{Memory, Sqlite, conformance};
+use epitome_store::{MemoryLog, SqliteStore, conformance};
 
 use crate::support::{Place, counting};
 
 #[test]
 fn memory_conforms() {
-    let log = Memory::new();
+    let log = MemoryLog::new();
     conformance::check(&log);
     conformance::check(&log);
 }
@@ -27,7 +27,7 @@ fn sqlite_conforms() {
 fn two_handles_on_one_file_conform_together() {
     let place = Place::new();
     let one = place.open();
-    let other = Sqlite::open(&place.path(), counting()).unwrap();
+    let other = SqliteStore::open(&place.path(), counting()).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| conformance::check(&one));
         scope.spawn(|| conformance::check(&other));

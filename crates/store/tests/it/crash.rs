@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use epitome_core::{Seq, event::Time};
+use epitome_core::{Seq, event::Timestamp};
 use epitome_store::{
     EventLog, StoreError,
-    records::{Commit, Record},
+    records::{CommitRecord, ThreadCommit},
 };
 use tempfile::TempDir;
 
@@ -72,7 +72,7 @@ fn whatever_was_acknowledged_before_a_kill_is_there_once_and_whole() {
 
 /// Every acknowledged append is there, none twice, none torn, and the store is sound.
 fn verify(directory: &Path, acknowledged: &BTreeMap<String, u64>) {
-    let store = epitome_store::Sqlite::open(&directory.join("epitome.db"), counting()).unwrap();
+    let store = epitome_store::SqliteStore::open(&directory.join("epitome.db"), counting()).unwrap();
     for (name, last) in acknowledged {
         let events = store.read(thread(name), Seq(1), usize::MAX).unwrap();
         assert!(events.len() as u64 >= *last, "{name}: {} events, {last} acknowledged", events.len());
@@ -122,7 +122,7 @@ fn append_until_killed() {
     let writer = life.split('/').next().unwrap();
     // One of them puts off what is derived, and dies before it comes to that.
     let options = if writer == "0" { late() } else { counting() };
-    let store = epitome_store::Sqlite::open(Path::new(&path), options).unwrap();
+    let store = epitome_store::SqliteStore::open(Path::new(&path), options).unwrap();
     // A thread of its own, and one that both append to.
     let names = [format!("own {writer}").replace(' ', "-"), "shared".to_owned()];
     for batch in 0_u64.. {
@@ -132,14 +132,14 @@ fn append_until_killed() {
         let events = |_: Seq| {
             (0..size)
                 .map(|index| {
-                    user(&format!("{life}/{batch} {index} {size} {}", "x".repeat(900))).at(Some(Time(1)))
+                    user(&format!("{life}/{batch} {index} {size} {}", "x".repeat(900))).at(Some(Timestamp(1)))
                 })
                 .collect::<Vec<_>>()
         };
         let mut after = store.head(id).unwrap().seq;
         let head = loop {
-            let records = vec![Record::Content(policy()), Record::Call(call(after))];
-            match store.commit(Commit::new(id, after, events(after), records)) {
+            let records = vec![CommitRecord::Content(policy()), CommitRecord::Call(call(after))];
+            match store.commit(ThreadCommit::new(id, after, events(after), records)) {
                 Ok(head) => break head,
                 Err(StoreError::Conflict { head, .. }) => after = head.seq,
                 Err(error) => panic!("{error}"),

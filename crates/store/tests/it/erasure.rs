@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use epitome_core::{Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, event::Time, turn::Turns};
+use epitome_core::{
+    ChainLink, Event, EventId, Fact, LoggedEvent, Seq, SessionId, ThreadId, event::Timestamp,
+    turn::TurnBuilder,
+};
 use epitome_store::{
-    EventLog, NewThread, Options, Sqlite, Start, StoreError,
+    EventLog, NewThread, SqliteOptions, SqliteStore, StoreError, ThreadStart,
     records::{
-        AttemptsOf, CallRow, Commit, Content, LedgerEntry, LedgerFilter, NewCall, NewExchange, NewJob,
-        NewOutcome, Record, Scrubbed, Search,
+        AttemptFilter, CallRow, CommitRecord, HashedText, LedgerEntry, LedgerFilter, NewCall, NewCallOutcome,
+        NewExchange, NewJob, ScrubState, SearchQuery, ThreadCommit,
     },
 };
 use proptest::prelude::*;
@@ -31,7 +34,7 @@ fn holds(directory: &Path, needle: &[u8]) -> bool {
     })
 }
 
-fn all(log: &dyn EventLog, id: ThreadId) -> Vec<Logged> {
+fn all(log: &dyn EventLog, id: ThreadId) -> Vec<LoggedEvent> {
     log.read(id, Seq(1), usize::MAX).unwrap()
 }
 
@@ -52,7 +55,7 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     let entry = LedgerEntry {
         id: "1".into(),
         channel: "mail".into(),
-        time: Time(1),
+        time: Timestamp(1),
         author: "ann".into(),
         text: "stays".into(),
         raw: "{}".into(),
@@ -60,20 +63,20 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     let linked = [EventId { thread: gone, seq: Seq(1) }, EventId { thread: kept, seq: Seq(1) }];
     store.ledger_add(&entry, &linked).unwrap();
     records_with_canary(&store, gone);
-    commit(&store, kept, vec![Record::Call(call(Seq(1))), Record::Exchange(exchange(Seq(1)))]);
+    commit(&store, kept, vec![CommitRecord::Call(call(Seq(1))), CommitRecord::Exchange(exchange(Seq(1)))]);
     ready(&store, kept, "kept", Seq(3));
     assert!(holds(place.directory.path(), CANARY.as_bytes()));
     let before = all(&store, kept);
-    let records = |store: &Sqlite| {
+    let records = |store: &SqliteStore| {
         let calls = store.calls(kept, 0, 99).unwrap();
         let exchanges = store.exchanges(session("kept"), 0, 99).unwrap();
         (calls, store.jobs(Some(kept)).unwrap(), store.summaries(kept).unwrap(), exchanges)
     };
     let kept_records = records(&store);
 
-    let erased = store.erase(session("gone"), Time(77)).unwrap();
+    let erased = store.erase(session("gone"), Timestamp(77)).unwrap();
     assert_eq!((erased.threads, erased.events, erased.media, erased.shared), (1, 202, 1, 0));
-    assert_eq!(erased.scrubbed, Scrubbed::Gone);
+    assert_eq!(erased.scrubbed, ScrubState::Gone);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
     // Whoever writes next is not held up by it.
     let secure = "SELECT v FROM search_config WHERE k = 'secure-delete'";
@@ -81,15 +84,15 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     assert_eq!(all(&store, kept), before);
     assert_eq!(records(&store), kept_records);
     assert_eq!(store.jobs(None).unwrap(), kept_records.1);
-    assert_eq!(store.attempts(AttemptsOf::All, None, 99).unwrap().len(), 1);
+    assert_eq!(store.attempts(AttemptFilter::All, None, 99).unwrap().len(), 1);
     assert_eq!(store.content(policy().hash).unwrap(), Some(policy().text));
     assert!(matches!(store.head(gone), Err(StoreError::UnknownThread(_))));
-    assert_eq!(store.search(&Search::everywhere(CANARY)).unwrap(), []);
-    assert_eq!(store.search(&Search::everywhere("ordinary 7")).unwrap().len(), 1);
+    assert_eq!(store.search(&SearchQuery::everything(CANARY)).unwrap(), []);
+    assert_eq!(store.search(&SearchQuery::everything("ordinary 7")).unwrap().len(), 1);
     assert_eq!(store.ledger_turns("mail", "1").unwrap(), linked[1..]);
     assert_eq!(store.ledger(&LedgerFilter::default()).unwrap().len(), 1);
     let audit = store.audit().unwrap();
-    assert_eq!((audit.len(), audit[0].time), (1, Time(77)));
+    assert_eq!((audit.len(), audit[0].time), (1, Timestamp(77)));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     // The triggers are back, and the store goes on.
@@ -99,9 +102,9 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
 }
 
 /// Puts the canary into every record a thread can have.
-fn records_with_canary(store: &Sqlite, id: ThreadId) {
+fn records_with_canary(store: &SqliteStore, id: ThreadId) {
     let [secret, profile, rendering] =
-        ["", "profile ", "rendering "].map(|what| Content::new(format!("{what}{CANARY}")));
+        ["", "profile ", "rendering "].map(|what| HashedText::new(format!("{what}{CANARY}")));
     let text = format!("[\"{CANARY}\"]");
     let made = NewCall {
         model: Some(CANARY.into()),
@@ -116,21 +119,30 @@ fn records_with_canary(store: &Sqlite, id: ThreadId) {
         script: Some(text.clone()),
         ..call(Seq(1))
     };
-    let outcome =
-        NewOutcome { call: 0, time: None, answer: None, usage: None, cost: None, error: Some(CANARY.into()) };
+    let outcome = NewCallOutcome {
+        call: 0,
+        time: None,
+        answer: None,
+        usage: None,
+        cost: None,
+        error: Some(CANARY.into()),
+    };
     // What others name stays.
-    let shared = Record::Call(call(Seq(1)));
-    let contents = [secret, profile, rendering, policy()].map(Record::Content);
-    let piece = Record::Piece(Content::new(format!("piece {CANARY}")));
+    let shared = CommitRecord::Call(call(Seq(1)));
+    let contents = [secret, profile, rendering, policy()].map(CommitRecord::Content);
+    let piece = CommitRecord::Piece(HashedText::new(format!("piece {CANARY}")));
     commit(
         store,
         id,
-        [Record::Call(made), Record::Outcome(outcome), shared, piece].into_iter().chain(contents).collect(),
+        [CommitRecord::Call(made), CommitRecord::Outcome(outcome), shared, piece]
+            .into_iter()
+            .chain(contents)
+            .collect(),
     );
     ready(store, id, CANARY, Seq(1));
     let queued = NewJob { focus: Some(CANARY.into()), detail: text, ..job(store, id, "queued", Seq(1)) };
-    let cancelled = Record::CancelJob { job: queued.id, reason: CANARY.into() };
-    commit(store, id, vec![Record::Job(queued), cancelled]);
+    let cancelled = CommitRecord::CancelJob { job: queued.id, reason: CANARY.into() };
+    commit(store, id, vec![CommitRecord::Job(queued), cancelled]);
     let told = NewExchange {
         client: CANARY.into(),
         purpose: CANARY.into(),
@@ -141,11 +153,11 @@ fn records_with_canary(store: &Sqlite, id: ThreadId) {
         error: Some(CANARY.into()),
         ..exchange(Seq(1))
     };
-    commit(store, id, vec![Record::Exchange(told)]);
+    commit(store, id, vec![CommitRecord::Exchange(told)]);
 }
 
 /// The calls of a view without the owners of calls and events, which an erasure may change.
-fn calls_seen(store: &Sqlite, id: ThreadId) -> Vec<CallRow> {
+fn calls_seen(store: &SqliteStore, id: ThreadId) -> Vec<CallRow> {
     let nobody = ThreadId::derived(&["nobody"]);
     let mut calls = store.calls(id, 0, usize::MAX).unwrap();
     for call in &mut calls {
@@ -158,11 +170,11 @@ fn calls_seen(store: &Sqlite, id: ThreadId) -> Vec<CallRow> {
 }
 
 /// A view without the owners of its events, which an erasure may change.
-fn seen(log: &dyn EventLog, id: ThreadId) -> Vec<(Seq, Event, Link)> {
+fn seen(log: &dyn EventLog, id: ThreadId) -> Vec<(Seq, Event, ChainLink)> {
     all(log, id).into_iter().map(|logged| (logged.id.seq, logged.event, logged.link)).collect()
 }
 
-fn assert_healthy(store: &Sqlite) {
+fn assert_healthy(store: &SqliteStore) {
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
 }
@@ -173,16 +185,16 @@ fn what_a_fork_elsewhere_shares_becomes_its_own() {
     let store = place.open();
     let main = root(&store, "gone");
     append(&store, main, events(Seq(1), "uafrfr"));
-    let side = in_session(&store, "gone", "side", Start::Fork { of: main, at: Seq(5) });
+    let side = in_session(&store, "gone", "side", ThreadStart::Fork { of: main, at: Seq(5) });
     append(&store, side, events(Seq(6), "ruaua"));
-    let heir = in_session(&store, "heir", "heir", Start::Fork { of: side, at: Seq(7) });
+    let heir = in_session(&store, "heir", "heir", ThreadStart::Fork { of: side, at: Seq(7) });
     append(&store, heir, vec![user("own")]);
-    let aside = in_session(&store, "gone", "aside", Start::Fork { of: heir, at: Seq(8) });
-    let child = in_session(&store, "child", "child", Start::Fork { of: aside, at: Seq(6) });
+    let aside = in_session(&store, "gone", "aside", ThreadStart::Fork { of: heir, at: Seq(8) });
+    let child = in_session(&store, "child", "child", ThreadStart::Fork { of: aside, at: Seq(6) });
     let entry = LedgerEntry {
         id: "1".into(),
         channel: "mail".into(),
-        time: Time(1),
+        time: Timestamp(1),
         author: "ann".into(),
         text: "stays".into(),
         raw: "{}".into(),
@@ -190,16 +202,16 @@ fn what_a_fork_elsewhere_shares_becomes_its_own() {
     store.ledger_add(&entry, &[EventId { thread: main, seq: Seq(2) }]).unwrap();
     let before = [heir, child].map(|id| (seen(&store, id), store.turns(id).unwrap().len()));
 
-    let erased = store.erase(session("gone"), Time(1)).unwrap();
+    let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
     // Of `main` five events are shared, of `side` two; `aside` had none of its own.
     assert_eq!((erased.threads, erased.events, erased.shared), (3, 4, 7));
     assert_eq!([heir, child].map(|id| (seen(&store, id), store.turns(id).unwrap().len())), before);
     let threads = store.threads(session("heir")).unwrap();
     assert_eq!(
         threads.iter().map(|row| (row.id, row.start.clone())).collect::<Vec<_>>(),
-        [(heir, Start::Root)]
+        [(heir, ThreadStart::Root)]
     );
-    assert_eq!(store.thread(child).unwrap().start, Start::Fork { of: heir, at: Seq(6) });
+    assert_eq!(store.thread(child).unwrap().start, ThreadStart::Fork { of: heir, at: Seq(6) });
     assert_eq!(store.ledger_turns("mail", "1").unwrap(), [EventId { thread: heir, seq: Seq(2) }]);
     assert!(store.session(session("gone")).is_err());
     assert!(matches!(store.head(side), Err(StoreError::UnknownThread(_))));
@@ -212,9 +224,9 @@ fn an_erased_thread_can_be_made_again_beside_its_forks() {
     let store = place.open();
     let main = root(&store, "gone");
     append(&store, main, events(Seq(1), "uaua"));
-    let heir = in_session(&store, "heir", "heir", Start::Fork { of: main, at: Seq(2) });
+    let heir = in_session(&store, "heir", "heir", ThreadStart::Fork { of: main, at: Seq(2) });
     let before = seen(&store, heir);
-    store.erase(session("gone"), Time(1)).unwrap();
+    store.erase(session("gone"), Timestamp(1)).unwrap();
     root(&store, "gone");
     store.append(main, Seq::START, events(Seq(1), "uaua")).unwrap();
     assert_eq!(store.session(session("gone")).unwrap().events, 4);
@@ -231,16 +243,19 @@ fn a_second_erasure_removes_what_the_first_left_to_its_fork() {
     for turn in 0..100 {
         append(&store, main, vec![user(if turn < 5 { "early" } else { CANARY })]);
     }
-    let early = in_session(&store, "early", "early", Start::Fork { of: main, at: Seq(5) });
-    in_session(&store, "late", "late", Start::Fork { of: main, at: Seq(100) });
-    store.erase(session("gone"), Time(1)).unwrap();
-    assert_eq!(store.search(&Search { limit: 1000, ..Search::everywhere(CANARY) }).unwrap().len(), 95);
-    let erased = store.erase(session("late"), Time(2)).unwrap();
+    let early = in_session(&store, "early", "early", ThreadStart::Fork { of: main, at: Seq(5) });
+    in_session(&store, "late", "late", ThreadStart::Fork { of: main, at: Seq(100) });
+    store.erase(session("gone"), Timestamp(1)).unwrap();
+    assert_eq!(
+        store.search(&SearchQuery { limit: 1000, ..SearchQuery::everything(CANARY) }).unwrap().len(),
+        95
+    );
+    let erased = store.erase(session("late"), Timestamp(2)).unwrap();
     assert_eq!((erased.threads, erased.events, erased.shared), (1, 100, 0));
-    assert_eq!(store.search(&Search::everywhere(CANARY)).unwrap(), []);
+    assert_eq!(store.search(&SearchQuery::everything(CANARY)).unwrap(), []);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
     assert_eq!(seen(&store, early).len(), 5);
-    assert_eq!(store.search(&Search::everywhere("early")).unwrap().len(), 5);
+    assert_eq!(store.search(&SearchQuery::everything("early")).unwrap().len(), 5);
     assert_healthy(&store);
 }
 
@@ -251,13 +266,13 @@ fn two_forks_of_one_session_go_on_sharing_what_they_shared() {
     let main = root(&store, "gone");
     append(&store, main, events(Seq(1), "uauaua"));
     append(&store, main, vec![picture(&[5; 3000])]);
-    let older = in_session(&store, "heir", "older", Start::Fork { of: main, at: Seq(3) });
-    let younger = in_session(&store, "heir", "younger", Start::Fork { of: main, at: Seq(7) });
+    let older = in_session(&store, "heir", "older", ThreadStart::Fork { of: main, at: Seq(3) });
+    let younger = in_session(&store, "heir", "younger", ThreadStart::Fork { of: main, at: Seq(7) });
     let before = [older, younger].map(|id| seen(&store, id));
-    let erased = store.erase(session("gone"), Time(1)).unwrap();
+    let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
     assert_eq!((erased.events, erased.shared, erased.media), (0, 7, 0));
     assert_eq!([older, younger].map(|id| seen(&store, id)), before);
-    assert_eq!(store.thread(younger).unwrap().start, Start::Fork { of: older, at: Seq(3) });
+    assert_eq!(store.thread(younger).unwrap().start, ThreadStart::Fork { of: older, at: Seq(3) });
     assert_eq!(store.session(session("heir")).unwrap().events, 7);
     assert_healthy(&store);
 }
@@ -268,15 +283,15 @@ fn a_fork_of_less_than_its_parent_shares_keeps_no_more_than_that() {
     let store = place.open();
     let main = root(&store, "gone");
     append(&store, main, events(Seq(1), "uaua"));
-    let side = in_session(&store, "gone", "side", Start::Fork { of: main, at: Seq(3) });
+    let side = in_session(&store, "gone", "side", ThreadStart::Fork { of: main, at: Seq(3) });
     append(&store, side, vec![user(CANARY)]);
-    let heir = in_session(&store, "heir", "heir", Start::Fork { of: side, at: Seq(2) });
-    let empty = in_session(&store, "empty", "empty", Start::Fork { of: side, at: Seq::START });
+    let heir = in_session(&store, "heir", "heir", ThreadStart::Fork { of: side, at: Seq(2) });
+    let empty = in_session(&store, "empty", "empty", ThreadStart::Fork { of: side, at: Seq::START });
     let before = seen(&store, heir);
-    let erased = store.erase(session("gone"), Time(1)).unwrap();
+    let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
     assert_eq!((erased.threads, erased.events, erased.shared), (2, 3, 2));
     assert_eq!(seen(&store, heir), before);
-    assert_eq!(store.thread(empty).unwrap().start, Start::Root);
+    assert_eq!(store.thread(empty).unwrap().start, ThreadStart::Root);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
     assert_healthy(&store);
 }
@@ -284,7 +299,7 @@ fn a_fork_of_less_than_its_parent_shares_keeps_no_more_than_that() {
 /// Sessions that fork each other, and what is done to them.
 struct Family {
     place: Place,
-    store: Sqlite,
+    store: SqliteStore,
     threads: Vec<NewThread>,
     /// Every event says a word of its own, so that it can be looked for.
     words: usize,
@@ -305,11 +320,11 @@ impl Family {
         let place = Place::new();
         let store = place.open();
         let mut family = Self { place, store, threads: Vec::new(), words: 0, notes: 0 };
-        family.begin(thread("0"), session("a"), Start::Root, "ua");
+        family.begin(thread("0"), session("a"), ThreadStart::Root, "ua");
         family
     }
 
-    fn begin(&mut self, id: ThreadId, session: SessionId, start: Start, script: &str) {
+    fn begin(&mut self, id: ThreadId, session: SessionId, start: ThreadStart, script: &str) {
         let new = NewThread { id, session, name: self.threads.len().to_string(), key: None, start };
         self.store.open(&new).unwrap();
         self.threads.push(new);
@@ -333,13 +348,13 @@ impl Family {
         let head = self.store.head(id).unwrap().seq;
         let note = format!("\"{NOTE}{}\"", self.notes);
         self.notes += 1;
-        let own = Content::new(format!("policy {note}"));
-        let summary = self.store.pivot(id).unwrap().map(|pivot| pivot.id);
-        let piece = Content::new(format!("piece {note}"));
+        let own = HashedText::new(format!("policy {note}"));
+        let summary = self.store.compaction_in_force(id).unwrap().map(|pivot| pivot.id);
+        let piece = HashedText::new(format!("piece {note}"));
         let script = Some(note.clone());
         let made = NewCall { policy: own.hash, summary, sent: note.clone(), script, ..call(head) };
         let number = self.store.last_call(id).unwrap().map_or(0, |last| last.number + 1);
-        let outcome = NewOutcome {
+        let outcome = NewCallOutcome {
             call: number,
             time: None,
             answer: None,
@@ -349,15 +364,15 @@ impl Family {
         };
         let queued = NewJob { detail: note.clone(), ..job(&self.store, id, &note, head) };
         let records = vec![
-            Record::Content(policy()),
-            Record::Content(own),
-            Record::Piece(piece),
-            Record::Call(made),
-            Record::Outcome(outcome),
-            Record::Job(queued),
-            Record::Exchange(NewExchange { error: Some(note), ..exchange(head) }),
+            CommitRecord::Content(policy()),
+            CommitRecord::Content(own),
+            CommitRecord::Piece(piece),
+            CommitRecord::Call(made),
+            CommitRecord::Outcome(outcome),
+            CommitRecord::Job(queued),
+            CommitRecord::Exchange(NewExchange { error: Some(note), ..exchange(head) }),
         ];
-        self.store.commit(Commit::new(id, head, vec![], records)).unwrap();
+        self.store.commit(ThreadCommit::new(id, head, vec![], records)).unwrap();
     }
 
     fn fork(&mut self, (of, at, into, script): &Fork) {
@@ -365,7 +380,7 @@ impl Family {
         let head = self.store.head(parent).unwrap().seq;
         let at = Seq(at.index(usize::try_from(head.0).unwrap() + 1) as u64);
         let id = thread(&format!("{}-{}", self.words, self.threads.len()));
-        self.begin(id, session(NAMES[*into]), Start::Fork { of: parent, at }, script);
+        self.begin(id, session(NAMES[*into]), ThreadStart::Fork { of: parent, at }, script);
         self.grow(parent, script);
     }
 
@@ -387,11 +402,11 @@ impl Family {
             family.threads.iter().map(view).collect::<Vec<_>>()
         };
         let before = views(self);
-        self.store.erase(erased, Time(0)).unwrap();
+        self.store.erase(erased, Timestamp(0)).unwrap();
         assert_eq!(views(self), before);
         self.check();
         for thread in gone {
-            self.begin(thread.id, erased, Start::Root, "uau");
+            self.begin(thread.id, erased, ThreadStart::Root, "uau");
         }
         assert_eq!(views(self)[..before.len()], before);
         assert_healthy(&self.store);
@@ -404,7 +419,7 @@ impl Family {
             let view = all(&self.store, thread.id);
             let turns: Vec<_> =
                 self.store.turns(thread.id).unwrap().into_iter().map(|row| row.turn).collect();
-            assert_eq!(turns, Turns::of(&view));
+            assert_eq!(turns, TurnBuilder::of(&view));
             for CallRow { call, outcomes, .. } in self.store.calls(thread.id, 0, usize::MAX).unwrap() {
                 assert_eq!(outcomes[0].error.as_ref(), Some(&call.sent));
                 assert_eq!(self.store.content(call.policy).unwrap(), Some(format!("policy {}", call.sent)));
@@ -419,7 +434,7 @@ impl Family {
         }
         for number in 0..self.words {
             let word = format!("{WORD}{number}");
-            let hits = self.store.search(&Search::everywhere(&word)).unwrap();
+            let hits = self.store.search(&SearchQuery::everything(&word)).unwrap();
             assert_eq!(!hits.is_empty(), left.contains(&word), "{word}");
         }
         for job in self.store.jobs(None).unwrap() {
@@ -480,7 +495,7 @@ fn a_backup_is_whole_private_and_never_overwrites() {
         id,
         (0..3000).map(|number| user(&format!("event {number} {}", "text ".repeat(40)))).collect(),
     );
-    commit(&store, id, vec![Record::Content(policy()), Record::Call(call(Seq(3000)))]);
+    commit(&store, id, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(Seq(3000)))]);
     ready(&store, id, "key", Seq(3000));
     let to = place.directory.path().join("copy.db");
     let mut reports = Vec::new();
@@ -494,7 +509,7 @@ fn a_backup_is_whole_private_and_never_overwrites() {
     assert!(reports.len() > 2, "{reports:?}");
     assert!(reports.windows(2).all(|pair| pair[0].done < pair[1].done && pair[0].total == pair[1].total));
     assert_eq!(reports.last().map(|last| last.done), reports.last().map(|last| last.total));
-    let copy = Sqlite::open(&to, counting()).unwrap();
+    let copy = SqliteStore::open(&to, counting()).unwrap();
     assert_eq!(all(&copy, id), all(&store, id)[..3000]);
     assert_eq!(copy.calls(id, 0, 9).unwrap(), store.calls(id, 0, 9).unwrap());
     assert_eq!(copy.ready_job(id).unwrap().unwrap(), store.ready_job(id).unwrap().unwrap());
@@ -517,16 +532,17 @@ fn a_backup_is_whole_private_and_never_overwrites() {
 #[test]
 fn erased_bytes_wait_for_a_reader_of_old_pages() {
     let place = Place::new();
-    let options = Options { busy_timeout: std::time::Duration::from_millis(50), ..Options::default() };
-    let store = Sqlite::open(&place.path(), options).unwrap();
+    let options =
+        SqliteOptions { busy_timeout: std::time::Duration::from_millis(50), ..SqliteOptions::default() };
+    let store = SqliteStore::open(&place.path(), options).unwrap();
     let id = root(&store, "gone");
     append(&store, id, vec![user(CANARY)]);
     let reader = place.raw();
     reader.execute_batch("BEGIN; SELECT count(*) FROM events;").unwrap();
-    let erased = store.erase(session("gone"), Time(0)).unwrap();
-    assert_eq!(erased.scrubbed, Scrubbed::Waiting);
-    assert_eq!(store.rebuild().unwrap(), Scrubbed::Waiting);
+    let erased = store.erase(session("gone"), Timestamp(0)).unwrap();
+    assert_eq!(erased.scrubbed, ScrubState::Waiting);
+    assert_eq!(store.rebuild().unwrap(), ScrubState::Waiting);
     drop(reader);
-    assert_eq!(store.rebuild().unwrap(), Scrubbed::Gone);
+    assert_eq!(store.rebuild().unwrap(), ScrubState::Gone);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use epitome_core::{Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
-use epitome_store::{EventLog, Memory, NewThread, Sqlite, Start, StoreError};
+use epitome_core::{
+    Event, EventId, Fact, LoggedEvent, Seq, ThreadId, TokenCounter, Tokens, turn::TurnBuilder,
+};
+use epitome_store::{EventLog, MemoryLog, NewThread, SqliteStore, StoreError, ThreadStart};
 use proptest::prelude::*;
 use rusqlite::types::Value;
 
@@ -37,19 +39,24 @@ fn life() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Lives the steps on a SQLite file, a memory log beside it as the model. Gives all threads.
-fn live(place: &Place, memory: &Memory, steps: &[Step]) -> (Sqlite, Vec<ThreadId>) {
+fn live(place: &Place, memory: &MemoryLog, steps: &[Step]) -> (SqliteStore, Vec<ThreadId>) {
     live_in(Place::open, place, memory, steps)
 }
 
 fn live_in(
-    open: fn(&Place) -> Sqlite,
+    open: fn(&Place) -> SqliteStore,
     place: &Place,
-    memory: &Memory,
+    memory: &MemoryLog,
     steps: &[Step],
-) -> (Sqlite, Vec<ThreadId>) {
+) -> (SqliteStore, Vec<ThreadId>) {
     let mut store = open(place);
-    let first =
-        NewThread { id: thread("0"), session: session("a"), name: "0".into(), key: None, start: Start::Root };
+    let first = NewThread {
+        id: thread("0"),
+        session: session("a"),
+        name: "0".into(),
+        key: None,
+        start: ThreadStart::Root,
+    };
     let mut threads = vec![first.id];
     memory.open(&first).expect("new");
     store.open(&first).expect("new");
@@ -76,7 +83,7 @@ fn live_in(
                     session: session(if *inside { "a" } else { "b" }),
                     name,
                     key: None,
-                    start: Start::Fork { of, at },
+                    start: ThreadStart::Fork { of, at },
                 };
                 memory.open(&new).expect("new");
                 store.open(&new).expect("new");
@@ -87,7 +94,7 @@ fn live_in(
     (store, threads)
 }
 
-fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<Logged> {
+fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<LoggedEvent> {
     log.read(thread, Seq::START, usize::MAX).expect("known")
 }
 
@@ -117,12 +124,12 @@ proptest! {
 
     #[test]
     fn a_fork_is_a_copy_of_the_prefix(steps in life()) {
-        let (place, memory) = (Place::new(), Memory::new());
+        let (place, memory) = (Place::new(), MemoryLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         for thread in &threads {
             let events = all(&store, *thread);
             prop_assert_eq!(&events, &all(&memory, *thread));
-            if let Start::Fork { of, at } = store.thread(*thread).unwrap().start {
+            if let ThreadStart::Fork { of, at } = store.thread(*thread).unwrap().start {
                 let shared = usize::try_from(at.0).unwrap();
                 prop_assert_eq!(&events[..shared], &all(&store, of)[..shared]);
             }
@@ -131,10 +138,10 @@ proptest! {
 
     #[test]
     fn turns_of_a_view_are_those_derived_from_its_events(steps in life()) {
-        let (place, memory) = (Place::new(), Memory::new());
+        let (place, memory) = (Place::new(), MemoryLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         let mut followed: HashSet<EventId> = HashSet::new();
-        let views: Vec<_> = threads.iter().map(|thread| Turns::of(&all(&memory, *thread))).collect();
+        let views: Vec<_> = threads.iter().map(|thread| TurnBuilder::of(&all(&memory, *thread))).collect();
         followed.extend(views.iter().flatten().filter_map(|turn| turn.parent));
         for (thread, expected) in threads.iter().zip(&views) {
             let rows = store.turns(*thread).unwrap();
@@ -144,13 +151,13 @@ proptest! {
                 prop_assert_eq!(row.has_children, followed.contains(&row.turn.id));
             }
             let newest = expected.iter().rev().find(|turn| turn.is_compaction() && !reverted(&memory, *thread, turn.id.seq));
-            prop_assert_eq!(store.pivot(*thread).unwrap().map(|event| event.id), newest.map(|turn| turn.id));
+            prop_assert_eq!(store.compaction_in_force(*thread).unwrap().map(|event| event.id), newest.map(|turn| turn.id));
         }
     }
 
     #[test]
     fn a_traversal_visits_every_turn_once(steps in life()) {
-        let (place, memory) = (Place::new(), Memory::new());
+        let (place, memory) = (Place::new(), MemoryLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         for thread in threads {
             let rows = store.turns(thread).unwrap();
@@ -166,14 +173,14 @@ proptest! {
             for row in rows.iter().filter(|row| row.turn.is_compaction()) {
                 let turns: Vec<_> = rows.iter().map(|row| row.turn.clone()).collect();
                 let covered = epitome_core::lineage::covered_by(&turns, row.turn.id).unwrap();
-                prop_assert_eq!(store.covered(row.turn.id).unwrap(), covered);
+                prop_assert_eq!(store.covered_turns(row.turn.id).unwrap(), covered);
             }
         }
     }
 
     #[test]
     fn dropping_and_rebuilding_every_derived_table_changes_nothing(steps in life()) {
-        let (place, memory) = (Place::new(), Memory::new());
+        let (place, memory) = (Place::new(), MemoryLog::new());
         let (store, _) = live(&place, &memory, &steps);
         let before = derived(&place);
         let report = store.doctor().unwrap();
@@ -191,8 +198,8 @@ proptest! {
     #[test]
     fn what_is_derived_late_is_the_same_for_whoever_asks(steps in life(), is_asked in any::<bool>()) {
         let (place, late) = (Place::new(), Place::new());
-        let (store, threads) = live(&place, &Memory::new(), &steps);
-        let (lagging, _) = live_in(Place::open_late, &late, &Memory::new(), &steps);
+        let (store, threads) = live(&place, &MemoryLog::new(), &steps);
+        let (lagging, _) = live_in(Place::open_late, &late, &MemoryLog::new(), &steps);
         if is_asked {
             for thread in threads {
                 prop_assert_eq!(lagging.turns(thread).unwrap(), store.turns(thread).unwrap());
@@ -208,7 +215,7 @@ proptest! {
 
     #[test]
     fn a_session_counts_every_event_its_threads_show_once(steps in life()) {
-        let (place, memory) = (Place::new(), Memory::new());
+        let (place, memory) = (Place::new(), MemoryLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         for row in store.sessions().unwrap() {
             prop_assert_eq!(&store.session(row.id).unwrap(), &row);
@@ -217,7 +224,7 @@ proptest! {
             let mut loops = 0;
             for thread in threads.iter().filter(|thread| store.thread(**thread).unwrap().session == row.id) {
                 let view = all(&memory, *thread);
-                let seen = Turns::of(&view);
+                let seen = TurnBuilder::of(&view);
                 loops = seen.last().map_or(0, |turn| turn.loop_index + 1);
                 turns.extend(seen.into_iter().map(|turn| turn.id));
                 shown.extend(view.into_iter().map(|logged| (logged.id, logged.event)));
@@ -245,7 +252,7 @@ proptest! {
         byte in any::<prop::sample::Index>(),
         bit in 0..7_u8,
     ) {
-        let (place, memory) = (Place::new(), Memory::new());
+        let (place, memory) = (Place::new(), MemoryLog::new());
         let (store, _) = live(&place, &memory, &steps);
         drop(store);
         let Some(place_changed) = flip(&place, row, column, byte, bit) else { return Ok(()) };
@@ -259,7 +266,7 @@ proptest! {
         let place = Place::new();
         let first = place.open();
         let second = place.open();
-        let new = NewThread { id: thread("t"), session: session("s"), name: "t".into(), key: None, start: Start::Root };
+        let new = NewThread { id: thread("t"), session: session("s"), name: "t".into(), key: None, start: ThreadStart::Root };
         first.open(&new).unwrap();
         second.open(&new).unwrap();
         let total: usize = scripts.iter().flatten().map(String::len).sum();
@@ -267,7 +274,7 @@ proptest! {
             for (index, scripts) in scripts.iter().enumerate() {
                 let store = if index % 2 == 0 { &first } else { &second };
                 scope.spawn(move || {
-                    let mut seen: Vec<Logged> = Vec::new();
+                    let mut seen: Vec<LoggedEvent> = Vec::new();
                     for script in scripts {
                         push(store, new.id, script);
                         // What was once read is read for ever.
@@ -293,7 +300,7 @@ fn tokens(event: &Event) -> u64 {
     tokens
 }
 
-fn push(store: &Sqlite, thread: ThreadId, script: &str) {
+fn push(store: &SqliteStore, thread: ThreadId, script: &str) {
     let mut after = Seq::START;
     loop {
         match store.append(thread, after, events(after.next(), script)) {
@@ -304,7 +311,7 @@ fn push(store: &Sqlite, thread: ThreadId, script: &str) {
     }
 }
 
-fn reverted(memory: &Memory, thread: ThreadId, compaction: Seq) -> bool {
+fn reverted(memory: &MemoryLog, thread: ThreadId, compaction: Seq) -> bool {
     let events = all(memory, thread);
     let after = events.iter().rev().take_while(|event| event.id.seq > compaction);
     let last_word = after.filter_map(|event| match event.event.fact {

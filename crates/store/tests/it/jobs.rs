@@ -9,11 +9,14 @@ use std::{
 
 use epitome_core::{
     Seq, ThreadId,
-    event::{Time, Trigger},
+    event::{CompactionTrigger, Timestamp},
 };
 use epitome_store::{
-    EventLog, Sqlite, Start, StoreError,
-    records::{Attempt, AttemptsOf, Commit, JobId, JobState, NewJob, NewSummary, Next, Record},
+    EventLog, SqliteStore, StoreError, ThreadStart,
+    records::{
+        AttemptFilter, CommitRecord, JobAttempt, JobId, JobState, NewJob, NewSummary, RetryDecision,
+        ThreadCommit,
+    },
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -24,7 +27,7 @@ use crate::{
 };
 
 /// A job for everything up to `through`.
-pub(crate) fn job(store: &Sqlite, thread: ThreadId, key: &str, through: Seq) -> NewJob {
+pub(crate) fn job(store: &SqliteStore, thread: ThreadId, key: &str, through: Seq) -> NewJob {
     let covered = store.read(thread, through, 1).unwrap();
     NewJob {
         id: JobId::derived(&[&thread.to_string(), key]),
@@ -36,24 +39,24 @@ pub(crate) fn job(store: &Sqlite, thread: ThreadId, key: &str, through: Seq) -> 
         first_kept: None,
         base: None,
         link: covered[0].link.raw,
-        trigger: Trigger::Threshold,
+        trigger: CompactionTrigger::Threshold,
         focus: None,
         detail: "{}".into(),
-        created: Time(0),
+        created: Timestamp(0),
     }
 }
 
 /// Queues a job.
-fn queue(store: &Sqlite, thread: ThreadId, key: &str, through: Seq) -> JobId {
+fn queue(store: &SqliteStore, thread: ThreadId, key: &str, through: Seq) -> JobId {
     let new = job(store, thread, key, through);
-    commit(store, thread, vec![Record::Job(new.clone())]);
+    commit(store, thread, vec![CommitRecord::Job(new.clone())]);
     new.id
 }
 
 /// Queues a job and does it.
-pub(crate) fn ready(store: &Sqlite, thread: ThreadId, key: &str, through: Seq) -> JobId {
+pub(crate) fn ready(store: &SqliteStore, thread: ThreadId, key: &str, through: Seq) -> JobId {
     let id = queue(store, thread, key, through);
-    let claimed = store.claim_job("worker", Time(0), Time(10), Some(thread)).unwrap().unwrap();
+    let claimed = store.claim_job("worker", Timestamp(0), Timestamp(10), Some(thread)).unwrap().unwrap();
     assert_eq!(claimed.job.id, id);
     assert!(store.finish_job(id, "worker", summary("worker"), attempt(None)).unwrap());
     id
@@ -66,21 +69,21 @@ fn summary(author: &str) -> NewSummary {
         text: "in short".into(),
         brief: "{\"items\":[]}".into(),
         report: "{}".into(),
-        created: Time(3),
+        created: Timestamp(3),
     }
 }
 
-fn attempt(error: Option<&str>) -> Attempt {
-    Attempt {
+fn attempt(error: Option<&str>) -> JobAttempt {
+    JobAttempt {
         summariser: "model".into(),
-        started: Time(1),
-        ended: Time(2),
+        started: Timestamp(1),
+        ended: Timestamp(2),
         error: error.map(Into::into),
         detail: error.is_none().then(|| "{\"usage\":1}".into()),
     }
 }
 
-fn state(store: &Sqlite, id: JobId) -> JobState {
+fn state(store: &SqliteStore, id: JobId) -> JobState {
     store.job(id).unwrap().state
 }
 
@@ -94,19 +97,19 @@ fn a_job_goes_from_queued_to_adopted() {
         first: Seq(2),
         first_kept: Some(Seq(3)),
         base: Some(Seq(1)),
-        trigger: Trigger::Manual,
+        trigger: CompactionTrigger::Manual,
         focus: Some("tests".into()),
         detail: "[1]".into(),
-        created: Time(-4),
+        created: Timestamp(-4),
         ..job(&store, id, "key", Seq(2))
     };
     // The marker is written with the job.
     store
-        .commit(Commit::new(
+        .commit(ThreadCommit::new(
             id,
             Seq(4),
             events(Seq(5), "q"),
-            vec![Record::Job(NewJob { marker: Seq(5), ..new.clone() })],
+            vec![CommitRecord::Job(NewJob { marker: Seq(5), ..new.clone() })],
         ))
         .unwrap();
     let new = NewJob { marker: Seq(5), ..new };
@@ -114,22 +117,24 @@ fn a_job_goes_from_queued_to_adopted() {
     assert_eq!((&queued.job, &queued.state, queued.attempts), (&new, &JobState::Queued, 0));
     assert_eq!(store.jobs(Some(id)).unwrap(), [queued]);
 
-    let claimed = store.claim_job("ann", Time(10), Time(20), None).unwrap().unwrap();
-    let running = |until| JobState::Running { worker: "ann".into(), until: Time(until) };
+    let claimed = store.claim_job("ann", Timestamp(10), Timestamp(20), None).unwrap().unwrap();
+    let running = |until| JobState::Running { worker: "ann".into(), until: Timestamp(until) };
     assert_eq!((&claimed.job, &claimed.state, claimed.attempts), (&new, &running(20), 1));
-    assert_eq!(store.claim_job("bob", Time(19), Time(30), None).unwrap(), None);
-    assert!(store.heartbeat(new.id, "ann", Time(19), Time(29)).unwrap());
-    assert!(!store.heartbeat(new.id, "bob", Time(19), Time(99)).unwrap());
+    assert_eq!(store.claim_job("bob", Timestamp(19), Timestamp(30), None).unwrap(), None);
+    assert!(store.heartbeat(new.id, "ann", Timestamp(19), Timestamp(29)).unwrap());
+    assert!(!store.heartbeat(new.id, "bob", Timestamp(19), Timestamp(99)).unwrap());
     assert_eq!(state(&store, new.id), running(29));
     assert_eq!(store.running_job(id).unwrap().map(|job| job.attempts), Some(1));
 
-    assert!(store.fail_job(new.id, "ann", attempt(Some("429")), Next::RetryAt(Time(50))).unwrap());
+    assert!(
+        store.fail_job(new.id, "ann", attempt(Some("429")), RetryDecision::RetryAt(Timestamp(50))).unwrap()
+    );
     let failed = store.job(new.id).unwrap();
-    assert_eq!((&failed.state, failed.not_before), (&JobState::Queued, Some(Time(50))));
+    assert_eq!((&failed.state, failed.not_before), (&JobState::Queued, Some(Timestamp(50))));
     assert_eq!(failed.error.as_deref(), Some("429"));
-    assert_eq!(store.claim_job("bob", Time(49), Time(60), Some(id)).unwrap(), None);
+    assert_eq!(store.claim_job("bob", Timestamp(49), Timestamp(60), Some(id)).unwrap(), None);
     assert_eq!(
-        store.claim_job("bob", Time(50), Time(60), Some(id)).unwrap().map(|job| job.attempts),
+        store.claim_job("bob", Timestamp(50), Timestamp(60), Some(id)).unwrap().map(|job| job.attempts),
         Some(2)
     );
     assert!(!store.finish_job(new.id, "ann", summary("ann"), attempt(None)).unwrap());
@@ -143,22 +148,22 @@ fn a_job_goes_from_queued_to_adopted() {
     assert_eq!(store.summaries(id).unwrap(), [made]);
     assert_eq!(store.running_job(id).unwrap(), None);
 
-    let adopted = Record::Adopted { job: new.id, compaction: Seq(6) };
-    let compaction = Commit::new(id, Seq(5), events(Seq(6), "c"), vec![adopted.clone()]);
+    let adopted = CommitRecord::Adopted { job: new.id, compaction: Seq(6) };
+    let compaction = ThreadCommit::new(id, Seq(5), events(Seq(6), "c"), vec![adopted.clone()]);
     store.commit(compaction).unwrap();
     assert_eq!(state(&store, new.id), JobState::Adopted { compaction: Seq(6) });
     assert_eq!(store.ready_job(id).unwrap(), None);
-    let again = Commit::new(id, Seq(6), vec![], vec![adopted]);
+    let again = ThreadCommit::new(id, Seq(6), vec![], vec![adopted]);
     assert!(matches!(store.commit(again), Err(StoreError::JobNotReady(job)) if job == new.id));
 
-    let attempts = store.attempts(AttemptsOf::Job(new.id), None, 9).unwrap();
+    let attempts = store.attempts(AttemptFilter::Job(new.id), None, 9).unwrap();
     let seen: Vec<_> = attempts.iter().map(|row| (row.worker.as_str(), row.attempt.clone())).collect();
     assert_eq!(seen, [("bob", attempt(None)), ("ann", attempt(Some("429")))]);
-    assert_eq!(store.attempts(AttemptsOf::All, Some("model"), 1).unwrap(), attempts[..1]);
-    assert_eq!(store.attempts(AttemptsOf::All, Some("another"), 9).unwrap(), []);
-    assert_eq!(store.attempts(AttemptsOf::Thread(id), Some("model"), 9).unwrap(), attempts);
+    assert_eq!(store.attempts(AttemptFilter::All, Some("model"), 1).unwrap(), attempts[..1]);
+    assert_eq!(store.attempts(AttemptFilter::All, Some("another"), 9).unwrap(), []);
+    assert_eq!(store.attempts(AttemptFilter::Thread(id), Some("model"), 9).unwrap(), attempts);
     let other = root(&store, "other");
-    assert_eq!(store.attempts(AttemptsOf::Thread(other), None, 9).unwrap(), []);
+    assert_eq!(store.attempts(AttemptFilter::Thread(other), None, 9).unwrap(), []);
     assert!(store.doctor().unwrap().is_healthy());
 }
 
@@ -171,17 +176,17 @@ fn what_was_given_up_or_cancelled_is_nobodys() {
     let [failed, waiting, running, done] = ["failed", "waiting", "running", "done"].map(|key| {
         let job = queue(&store, id, key, Seq(2));
         if key != "waiting" {
-            store.claim_job(key, Time(0), Time(9), None).unwrap();
+            store.claim_job(key, Timestamp(0), Timestamp(9), None).unwrap();
         }
         job
     });
     // The oldest was queued first, so `running` and `done` had `waiting` and `running` before them.
-    assert_eq!(state(&store, waiting), JobState::Running { worker: "running".into(), until: Time(9) });
-    assert_eq!(state(&store, running), JobState::Running { worker: "done".into(), until: Time(9) });
-    assert!(store.fail_job(failed, "failed", attempt(Some("no")), Next::GiveUp).unwrap());
+    assert_eq!(state(&store, waiting), JobState::Running { worker: "running".into(), until: Timestamp(9) });
+    assert_eq!(state(&store, running), JobState::Running { worker: "done".into(), until: Timestamp(9) });
+    assert!(store.fail_job(failed, "failed", attempt(Some("no")), RetryDecision::GiveUp).unwrap());
     assert!(store.finish_job(waiting, "running", summary("a"), attempt(None)).unwrap());
     for job in [failed, waiting, running, done] {
-        commit(&store, id, vec![Record::CancelJob { job, reason: "overtaken".into() }]);
+        commit(&store, id, vec![CommitRecord::CancelJob { job, reason: "overtaken".into() }]);
     }
     // What had failed stays failed; all else is cancelled, also what was ready or had a worker.
     let states = [failed, waiting, running, done].map(|job| {
@@ -190,14 +195,16 @@ fn what_was_given_up_or_cancelled_is_nobodys() {
     });
     let cancelled = || (JobState::Cancelled, "overtaken".to_owned());
     assert_eq!(states, [(JobState::Failed, "no".to_owned()), cancelled(), cancelled(), cancelled()]);
-    assert!(!store.heartbeat(running, "done", Time(1), Time(99)).unwrap());
+    assert!(!store.heartbeat(running, "done", Timestamp(1), Timestamp(99)).unwrap());
     assert!(!store.finish_job(running, "done", summary("a"), attempt(None)).unwrap());
-    assert!(!store.fail_job(running, "done", attempt(Some("x")), Next::RetryAt(Time(0))).unwrap());
+    assert!(
+        !store.fail_job(running, "done", attempt(Some("x")), RetryDecision::RetryAt(Timestamp(0))).unwrap()
+    );
     assert!(!store.finish_job(JobId::derived(&["?"]), "done", summary("a"), attempt(None)).unwrap());
     assert_eq!((store.running_job(id).unwrap(), store.ready_job(id).unwrap()), (None, None));
-    assert_eq!(store.claim_job("late", Time(99), Time(100), None).unwrap(), None);
+    assert_eq!(store.claim_job("late", Timestamp(99), Timestamp(100), None).unwrap(), None);
     assert_eq!(
-        store.attempts(AttemptsOf::All, None, 9).unwrap().len(),
+        store.attempts(AttemptFilter::All, None, 9).unwrap().len(),
         2,
         "what was refused left no attempt"
     );
@@ -211,11 +218,14 @@ fn a_worker_whose_time_ran_out_is_not_heard_once_another_has_its_job() {
     let id = root(&store, "t");
     append(&store, id, events(Seq(1), "ua"));
     let job = queue(&store, id, "key", Seq(2));
-    store.claim_job("ann", Time(0), Time(10), None).unwrap().unwrap();
-    assert!(!store.heartbeat(job, "ann", Time(10), Time(20)).unwrap());
-    assert_eq!(store.claim_job("bob", Time(10), Time(20), None).unwrap().map(|job| job.attempts), Some(2));
+    store.claim_job("ann", Timestamp(0), Timestamp(10), None).unwrap().unwrap();
+    assert!(!store.heartbeat(job, "ann", Timestamp(10), Timestamp(20)).unwrap());
+    assert_eq!(
+        store.claim_job("bob", Timestamp(10), Timestamp(20), None).unwrap().map(|job| job.attempts),
+        Some(2)
+    );
     assert!(!store.finish_job(job, "ann", summary("ann"), attempt(None)).unwrap());
-    assert!(!store.fail_job(job, "ann", attempt(Some("late")), Next::GiveUp).unwrap());
+    assert!(!store.fail_job(job, "ann", attempt(Some("late")), RetryDecision::GiveUp).unwrap());
     // Nobody took it from this one, so it may be late.
     assert!(store.finish_job(job, "bob", summary("bob"), attempt(None)).unwrap());
     let authors: Vec<_> = store.summaries(id).unwrap().into_iter().map(|row| row.summary.author).collect();
@@ -230,21 +240,21 @@ fn a_fork_has_no_part_in_its_parents_jobs() {
     append(&store, id, events(Seq(1), "uac"));
     let job = ready(&store, id, "key", Seq(2));
     queue(&store, id, "next", Seq(3));
-    let fork = in_session(&store, "t", "fork", Start::Fork { of: id, at: Seq(3) });
+    let fork = in_session(&store, "t", "fork", ThreadStart::Fork { of: id, at: Seq(3) });
     assert_eq!((store.ready_job(fork).unwrap(), store.running_job(fork).unwrap()), (None, None));
     assert_eq!((store.jobs(Some(fork)).unwrap(), store.summaries(fork).unwrap()), (vec![], vec![]));
-    assert_eq!(store.claim_job("w", Time(0), Time(1), Some(fork)).unwrap(), None);
+    assert_eq!(store.claim_job("w", Timestamp(0), Timestamp(1), Some(fork)).unwrap(), None);
     append(&store, fork, events(Seq(4), "c"));
-    let records = vec![Record::Adopted { job, compaction: Seq(4) }];
-    let error = store.commit(Commit::new(fork, Seq(4), vec![], records)).unwrap_err();
+    let records = vec![CommitRecord::Adopted { job, compaction: Seq(4) }];
+    let error = store.commit(ThreadCommit::new(fork, Seq(4), vec![], records)).unwrap_err();
     assert!(matches!(error, StoreError::Misplaced { .. }), "{error}");
     // The same span may be summarised for each.
     let own = queue(&store, fork, "key", Seq(2));
     assert_eq!(store.running_job(fork).unwrap().map(|row| row.job.id), Some(own));
     assert_ne!(own, job);
     // Only a compaction of the thread can be what was adopted.
-    let records = vec![Record::Adopted { job, compaction: Seq(2) }];
-    let error = store.commit(Commit::new(id, Seq(3), vec![], records)).unwrap_err();
+    let records = vec![CommitRecord::Adopted { job, compaction: Seq(2) }];
+    let error = store.commit(ThreadCommit::new(id, Seq(3), vec![], records)).unwrap_err();
     assert!(error.to_string().contains("event 2 is no compaction of it"), "{error}");
 }
 
@@ -315,7 +325,7 @@ const LEASE: i64 = 10;
 /// A store with workers, and what must be true of its jobs.
 struct Yard {
     /// Two handles, as two processes would have.
-    stores: [Sqlite; 2],
+    stores: [SqliteStore; 2],
     thread: ThreadId,
     now: i64,
     jobs: BTreeMap<JobId, JobState>,
@@ -374,7 +384,11 @@ impl Yard {
             Step::Cancel(which) => {
                 let ids: Vec<JobId> = self.jobs.keys().copied().collect();
                 let Some(job) = (!ids.is_empty()).then(|| ids[which.index(ids.len())]) else { return };
-                commit(&self.stores[0], self.thread, vec![Record::CancelJob { job, reason: "x".into() }]);
+                commit(
+                    &self.stores[0],
+                    self.thread,
+                    vec![CommitRecord::CancelJob { job, reason: "x".into() }],
+                );
                 let state = self.jobs.get_mut(&job).unwrap();
                 if matches!(state, JobState::Queued | JobState::Running { .. } | JobState::Ready) {
                     *state = JobState::Cancelled;
@@ -385,8 +399,8 @@ impl Yard {
 
     fn claim(&mut self, worker: usize) {
         let name = self.workers[worker].0.clone();
-        let until = Time(self.now + LEASE);
-        let row = self.stores[worker].claim_job(&name, Time(self.now), until, None).unwrap();
+        let until = Timestamp(self.now + LEASE);
+        let row = self.stores[worker].claim_job(&name, Timestamp(self.now), until, None).unwrap();
         match row {
             Some(row) => {
                 assert!(self.claimable(row.job.id), "{:?} was claimed", self.jobs[&row.job.id]);
@@ -400,9 +414,9 @@ impl Yard {
 
     fn beat(&mut self, worker: usize) {
         let (name, held) = self.workers[worker].clone();
-        let until = Time(self.now + LEASE);
+        let until = Timestamp(self.now + LEASE);
         for job in held {
-            let alive = self.stores[worker].heartbeat(job, &name, Time(self.now), until).unwrap();
+            let alive = self.stores[worker].heartbeat(job, &name, Timestamp(self.now), until).unwrap();
             assert_eq!(alive, self.mine(worker, job) && !self.claimable(job));
             if alive {
                 self.jobs.insert(job, JobState::Running { worker: name.clone(), until });
@@ -417,11 +431,14 @@ impl Yard {
             let store = &self.stores[worker];
             let (heard, state) = match step {
                 Step::Fail(_, Some(retry)) => {
-                    let at = Time(self.now + retry);
-                    (store.fail_job(job, &name, attempt(Some("no")), Next::RetryAt(at)), JobState::Queued)
+                    let at = Timestamp(self.now + retry);
+                    (
+                        store.fail_job(job, &name, attempt(Some("no")), RetryDecision::RetryAt(at)),
+                        JobState::Queued,
+                    )
                 }
                 Step::Fail(_, None) => {
-                    (store.fail_job(job, &name, attempt(Some("no")), Next::GiveUp), JobState::Failed)
+                    (store.fail_job(job, &name, attempt(Some("no")), RetryDecision::GiveUp), JobState::Failed)
                 }
                 _ => (store.finish_job(job, &name, summary(&name), attempt(None)), JobState::Ready),
             };
@@ -448,14 +465,14 @@ impl Yard {
         let head = self.stores[0].head(self.thread).unwrap().seq;
         let compaction = head.next();
         let adopted = [0, 1].map(|who| {
-            let records = vec![Record::Adopted { job: row.job.id, compaction }];
+            let records = vec![CommitRecord::Adopted { job: row.job.id, compaction }];
             let events = events(compaction, "c");
-            self.stores[who].commit(Commit::new(self.thread, head, events, records)).is_ok()
+            self.stores[who].commit(ThreadCommit::new(self.thread, head, events, records)).is_ok()
         });
         assert_eq!(adopted, [true, false]);
         // Whoever reads on and tries again finds that there is nothing left to adopt.
-        let late = Record::Adopted { job: row.job.id, compaction };
-        let again = Commit::new(self.thread, compaction, vec![], vec![late]);
+        let late = CommitRecord::Adopted { job: row.job.id, compaction };
+        let again = ThreadCommit::new(self.thread, compaction, vec![], vec![late]);
         assert!(matches!(self.stores[1].commit(again), Err(StoreError::JobNotReady(_))));
         self.jobs.insert(row.job.id, JobState::Adopted { compaction });
     }
@@ -474,7 +491,10 @@ impl Yard {
             );
         }
         assert_eq!(self.stores[1].summaries(self.thread).unwrap().len(), self.summaries);
-        assert_eq!(self.stores[1].attempts(AttemptsOf::All, None, usize::MAX).unwrap().len(), self.attempts);
+        assert_eq!(
+            self.stores[1].attempts(AttemptFilter::All, None, usize::MAX).unwrap().len(),
+            self.attempts
+        );
     }
 }
 
@@ -526,9 +546,9 @@ fn work_as_told() {
     else {
         return;
     };
-    let store = Sqlite::open(Path::new(&path), counting()).unwrap();
-    let now = Time(what.split(' ').nth(1).map_or(0, |now| now.parse().unwrap()));
-    let until = Time(now.0 + LEASE);
+    let store = SqliteStore::open(Path::new(&path), counting()).unwrap();
+    let now = Timestamp(what.split(' ').nth(1).map_or(0, |now| now.parse().unwrap()));
+    let until = Timestamp(now.0 + LEASE);
     let say = |words: &str| writeln!(std::io::stdout(), "{words}").unwrap();
     say("ready");
     let mut start = String::new();
@@ -588,7 +608,7 @@ fn a_job_whose_worker_is_killed_is_done_by_another() {
     const ROUNDS: i64 = 12;
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("epitome.db");
-    let store = Sqlite::open(&path, counting()).unwrap();
+    let store = SqliteStore::open(&path, counting()).unwrap();
     let id = root(&store, "t");
     append(&store, id, events(Seq(1), "ua"));
     for round in 0..ROUNDS {
@@ -601,8 +621,12 @@ fn a_job_whose_worker_is_killed_is_done_by_another() {
         dying.kill().unwrap();
         dying.wait().unwrap();
         // It is the dead one's until its time runs out, and then whoever's comes first.
-        assert_eq!(store.claim_job("heir", Time(now + LEASE - 1), Time(now + 99), None).unwrap(), None);
-        let claimed = store.claim_job("heir", Time(now + LEASE), Time(now + 99), None).unwrap().unwrap();
+        assert_eq!(
+            store.claim_job("heir", Timestamp(now + LEASE - 1), Timestamp(now + 99), None).unwrap(),
+            None
+        );
+        let claimed =
+            store.claim_job("heir", Timestamp(now + LEASE), Timestamp(now + 99), None).unwrap().unwrap();
         assert_eq!((claimed.job.id, claimed.attempts), (job, 2));
         assert!(store.finish_job(job, "heir", summary("heir"), attempt(None)).unwrap());
     }
@@ -625,6 +649,6 @@ fn a_job_whose_worker_is_killed_is_done_by_another() {
     let rows = store.jobs(None).unwrap();
     assert!(rows.iter().all(|row| row.state == JobState::Ready && row.summary.is_some()));
     assert_eq!(store.summaries(id).unwrap().len(), rows.len());
-    assert_eq!(store.attempts(AttemptsOf::All, None, usize::MAX).unwrap().len(), rows.len());
+    assert_eq!(store.attempts(AttemptFilter::All, None, usize::MAX).unwrap().len(), rows.len());
     assert!(store.doctor().unwrap().is_healthy());
 }

@@ -2,8 +2,8 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use epitome_core::{
-    Digest, Event, Fact, Part, Seq,
-    event::{Dialect, Raw},
+    ContentPart, Digest, Event, Fact, Seq,
+    event::{RawDialect, RawJson},
     media::Media,
 };
 use epitome_store::EventLog;
@@ -19,9 +19,9 @@ pub(crate) fn picture(bytes: &[u8]) -> Event {
     Event {
         time: None,
         origin: None,
-        fact: Fact::UserSaid { parts: vec![Part::Media(Media::inline("image/png", bytes))] },
+        fact: Fact::UserSaid { parts: vec![ContentPart::Media(Media::inline("image/png", bytes))] },
         normal: Some(Digest::of(json.as_bytes())),
-        raw: Raw { dialect: Dialect::OpenaiChat, json: json.into() },
+        raw: RawJson { dialect: RawDialect::OpenaiChat, json: json.into() },
     }
 }
 

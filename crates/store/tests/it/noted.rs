@@ -1,7 +1,7 @@
 //! Events of which something was found out before they are stored: that saves work and changes nothing.
 
-use epitome_core::{Link, Noted, Seq, TokenCounter, Tokens};
-use epitome_store::{EventLog, Sqlite, records::Commit};
+use epitome_core::{AnnotatedEvent, ChainLink, Seq, TokenCounter, Tokens};
+use epitome_store::{EventLog, SqliteStore, records::ThreadCommit};
 
 use crate::support::{Place, Quarters, append, events, root, user};
 
@@ -19,7 +19,7 @@ impl TokenCounter for Bytes {
 }
 
 /// Stores some events after another one as they are, and once more after somebody made notes of them; compares.
-fn check(note: impl Fn(&Noted, Link)) {
+fn check(note: impl Fn(&AnnotatedEvent, ChainLink)) {
     for open in [Place::open, Place::open_late] {
         let (one, other) = (Place::new(), Place::new());
         let (plain, noted) = (open(&one), open(&other));
@@ -28,18 +28,18 @@ fn check(note: impl Fn(&Noted, Link)) {
         append(&plain, thread, vec![user("first")]);
         append(&plain, thread, said.clone());
         let head = append(&noted, root(&noted, "t"), vec![user("first")]);
-        let mut commit = Commit::new(thread, head.seq, said, Vec::new());
+        let mut commit = ThreadCommit::new(thread, head.seq, said, Vec::new());
         let mut link = head.link;
         for event in &commit.events {
             note(event, link);
             link = link.next(event, event.fact_json());
         }
         // Whoever tries again commits the same notes.
-        let elsewhere = Commit { after: Seq(0), ..commit.clone() };
+        let elsewhere = ThreadCommit { after: Seq(0), ..commit.clone() };
         noted.commit(elsewhere).unwrap_err();
         assert_eq!(noted.commit(commit.clone()).unwrap().link, link);
-        let all = |store: &Sqlite| {
-            (store.read(thread, Seq(1), 100).unwrap(), store.pieces(thread, Seq(1), 100).unwrap())
+        let all = |store: &SqliteStore| {
+            (store.read(thread, Seq(1), 100).unwrap(), store.text_counts(thread, Seq(1), 100).unwrap())
         };
         assert_eq!(all(&noted), all(&plain));
         // A second place for the same notes.
@@ -59,10 +59,10 @@ fn what_was_found_out_in_the_same_way_is_stored_as_it_would_be_without() {
 #[test]
 fn a_link_that_was_found_after_another_one_is_not_stored() {
     check(|event, link| {
-        let _ = event.link_after(Link { raw: link.normal, ..link });
+        let _ = event.link_after(ChainLink { raw: link.normal, ..link });
     });
     check(|event, link| {
-        let _ = event.link_after(Link { normal: link.raw, ..link });
+        let _ = event.link_after(ChainLink { normal: link.raw, ..link });
     });
 }
 

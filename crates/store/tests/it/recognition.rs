@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use epitome_core::{
-    Digest, Event, EventId, Fact, Link, Part, Seq, ThreadId,
-    event::{Compaction, Dialect, Raw, Summary, Time, Trigger},
+    ChainLink, ContentPart, Digest, Event, EventId, Fact, Seq, ThreadId,
+    event::{Compaction, CompactionTrigger, RawDialect, RawJson, Summary, Timestamp},
 };
 use epitome_store::{
-    EventLog, NewThread, Sqlite, Start, StoreError,
-    records::{BecomesHead, Commit, ExchangeRow, NewExchange, NewFork, NewSession, Opens, Record, Search},
+    EventLog, NewThread, SqliteStore, StoreError, ThreadStart,
+    records::{
+        CommitRecord, ExchangeRow, HeadPromotion, NewExchange, NewFork, NewSession, SearchQuery,
+        ThreadCommit, ThreadOpening,
+    },
 };
 use proptest::prelude::*;
 
@@ -18,7 +21,7 @@ use crate::support::{Place, append, events, root, session, thread, user};
 pub(crate) fn exchange(head: Seq) -> NewExchange {
     NewExchange {
         head,
-        time: Time(5),
+        time: Timestamp(5),
         client: "codex".into(),
         purpose: "turn".into(),
         format: "openai-responses".into(),
@@ -35,8 +38,8 @@ pub(crate) fn exchange(head: Seq) -> NewExchange {
 }
 
 /// The session and the thread `name`, which its client calls by its name too.
-fn opens(principal: &str, name: &str, start: Start) -> Opens {
-    let new = NewSession { principal: principal.to_owned(), ..NewSession::titled(session(name), name) };
+fn opens(principal: &str, name: &str, start: ThreadStart) -> ThreadOpening {
+    let new = NewSession { principal: principal.to_owned(), ..NewSession::with_title(session(name), name) };
     let made = NewThread {
         id: thread(name),
         session: session(name),
@@ -44,18 +47,19 @@ fn opens(principal: &str, name: &str, start: Start) -> Opens {
         key: Some(name.to_owned()),
         start,
     };
-    Opens { session: Some(new), thread: made, head: BecomesHead::Yes }
+    ThreadOpening { session: Some(new), thread: made, head: HeadPromotion::Yes }
 }
 
-fn open(store: &Sqlite, principal: &str, name: &str, events: Vec<Event>) -> ThreadId {
-    store.commit(Commit::opening(opens(principal, name, Start::Root), events, vec![])).unwrap();
+fn open(store: &SqliteStore, principal: &str, name: &str, events: Vec<Event>) -> ThreadId {
+    store.commit(ThreadCommit::opening(opens(principal, name, ThreadStart::Root), events, vec![])).unwrap();
     thread(name)
 }
 
 /// An answer's item in the Responses format.
 fn item(answer: &str, id: &str) -> Event {
-    let fact = Fact::AssistantSaid { answer: Some(answer.into()), model: None, parts: vec![Part::text(id)] };
-    let raw = Raw { dialect: Dialect::OpenaiResponses, json: format!("{{\"id\":{id:?}}}").into() };
+    let fact =
+        Fact::AssistantSaid { answer: Some(answer.into()), model: None, parts: vec![ContentPart::text(id)] };
+    let raw = RawJson { dialect: RawDialect::OpenaiResponses, json: format!("{{\"id\":{id:?}}}").into() };
     let normal = Some(Digest::of(id.as_bytes()));
     Event { time: None, origin: Some(id.to_owned()), fact, raw, normal }
 }
@@ -66,7 +70,7 @@ fn at(thread: ThreadId, seq: u64) -> EventId {
 
 /// The normalised link at the end of `events`.
 fn ending(events: &[Event]) -> Digest {
-    events.iter().fold(Link::ROOT, |link, event| link.next(event, &event.fact_json())).normal
+    events.iter().fold(ChainLink::ROOT, |link, event| link.next(event, &event.fact_json())).normal
 }
 
 #[test]
@@ -74,8 +78,11 @@ fn a_session_its_thread_and_its_events_are_made_in_one_commit() {
     let place = Place::new();
     let store = place.open();
     let said = vec![user("one"), user("two")];
-    let commit =
-        Commit::opening(opens("ann", "t", Start::Root), said, vec![Record::Exchange(exchange(Seq(2)))]);
+    let commit = ThreadCommit::opening(
+        opens("ann", "t", ThreadStart::Root),
+        said,
+        vec![CommitRecord::Exchange(exchange(Seq(2)))],
+    );
     assert_eq!((commit.thread, commit.after), (thread("t"), Seq::START));
     let head = store.commit(commit.clone()).unwrap();
     assert_eq!(store.head(thread("t")).unwrap(), head);
@@ -83,7 +90,7 @@ fn a_session_its_thread_and_its_events_are_made_in_one_commit() {
     assert_eq!((row.principal.as_str(), row.title.as_str(), row.head), ("ann", "t", Some(thread("t"))));
     assert_eq!((row.events, row.threads), (2, 1));
     let made = store.thread(thread("t")).unwrap();
-    assert_eq!((made.key.as_deref(), made.start, made.head), (Some("t"), Start::Root, head));
+    assert_eq!((made.key.as_deref(), made.start, made.head), (Some("t"), ThreadStart::Root, head));
     // Who lost the race is told where the thread is.
     match store.commit(commit) {
         Err(StoreError::Conflict { head: there, .. }) => assert_eq!(there, head),
@@ -94,14 +101,14 @@ fn a_session_its_thread_and_its_events_are_made_in_one_commit() {
 
 #[test]
 fn a_session_that_is_begun_at_two_moments_is_made_once() {
-    let store = Sqlite::temporary(epitome_store::Options::default()).unwrap();
+    let store = SqliteStore::temporary(epitome_store::SqliteOptions::default()).unwrap();
     let begin = |principal: &str, name: &str, key: Option<&str>, time: i64| {
-        let mut opens = opens(principal, name, Start::Root);
-        let id = session(name).made_at(Time(time));
+        let mut opens = opens(principal, name, ThreadStart::Root);
+        let id = session(name).with_time(Timestamp(time));
         (opens.thread.session, opens.thread.id) = (id, thread(name).beside(id.uuid()));
         let made = opens.session.iter_mut().next().unwrap();
         (made.id, made.key) = (id, key.map(str::to_owned));
-        let commit = Commit::opening(opens, vec![user(principal)], vec![]);
+        let commit = ThreadCommit::opening(opens, vec![user(principal)], vec![]);
         match store.commit(commit) {
             Ok(_) => Some(id),
             Err(StoreError::Conflict { .. }) => None,
@@ -128,8 +135,8 @@ fn commits_that_are_made_together_are_each_there_or_refused() {
             .map(|number| {
                 let (store, name) = (&store, format!("t{}", number % 40));
                 scope.spawn(move || {
-                    let opens = opens("", &name, Start::Root);
-                    store.commit(Commit::opening(opens, vec![user(&name)], vec![]))
+                    let opens = opens("", &name, ThreadStart::Root);
+                    store.commit(ThreadCommit::opening(opens, vec![user(&name)], vec![]))
                 })
             })
             .collect();
@@ -137,11 +144,15 @@ fn commits_that_are_made_together_are_each_there_or_refused() {
     });
     assert_eq!(committed, 40, "of two commits that open a thread one is refused");
     let odd = NewExchange { observed: Some("{".into()), ..exchange(Seq(1)) };
-    let refused = Commit::new(thread("t1"), Seq(1), vec![], vec![Record::Exchange(odd)]);
+    let refused = ThreadCommit::new(thread("t1"), Seq(1), vec![], vec![CommitRecord::Exchange(odd)]);
     assert!(matches!(store.commit(refused), Err(StoreError::NotJson { .. })));
     // Texts of a group go into the search index after its last job.
     for number in 0..40 {
-        assert_eq!(store.search(&Search::everywhere(format!("t{number}"))).unwrap().len(), 1, "{number}");
+        assert_eq!(
+            store.search(&SearchQuery::everything(format!("t{number}"))).unwrap().len(),
+            1,
+            "{number}"
+        );
     }
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -153,8 +164,8 @@ fn of_an_opening_that_is_refused_nothing_is_left() {
     let store = place.open();
     let other = root(&store, "other");
     append(&store, other, events(Seq(1), "ua"));
-    let whole = opens("", "t", Start::Root);
-    let check = |commit: Commit, expect: &str| {
+    let whole = opens("", "t", ThreadStart::Root);
+    let check = |commit: ThreadCommit, expect: &str| {
         let error = store.commit(commit).unwrap_err().to_string();
         let names =
             [(thread("t").to_string(), "T"), (other.to_string(), "OTHER"), (session("t").to_string(), "S")];
@@ -163,45 +174,45 @@ fn of_an_opening_that_is_refused_nothing_is_left() {
         assert!(matches!(store.head(thread("t")), Err(StoreError::UnknownThread(_))));
         assert_eq!(store.sessions().unwrap().len(), 1);
     };
-    let late = vec![Record::Exchange(exchange(Seq(2)))];
+    let late = vec![CommitRecord::Exchange(exchange(Seq(2)))];
     check(
-        Commit::opening(whole.clone(), vec![user("one")], late),
+        ThreadCommit::opening(whole.clone(), vec![user("one")], late),
         "the exchange does not fit the thread T: its head is event 2, which is not one of 0 to 1",
     );
     let odd = NewExchange { observed: Some("{".into()), ..exchange(Seq(1)) };
     check(
-        Commit::opening(whole.clone(), vec![user("one")], vec![Record::Exchange(odd)]),
+        ThreadCommit::opening(whole.clone(), vec![user("one")], vec![CommitRecord::Exchange(odd)]),
         "the observation of an exchange is not JSON: EOF while parsing an object at line 1 column 1",
     );
     check(
-        Commit { thread: other, ..Commit::opening(whole.clone(), vec![], vec![]) },
+        ThreadCommit { thread: other, ..ThreadCommit::opening(whole.clone(), vec![], vec![]) },
         "the opening does not fit the thread OTHER: it makes the thread T",
     );
     check(
-        Commit { after: Seq(1), ..Commit::opening(whole.clone(), vec![], vec![]) },
+        ThreadCommit { after: Seq(1), ..ThreadCommit::opening(whole.clone(), vec![], vec![]) },
         "the opening does not fit the thread T: it starts after event 0, and the commit goes on after 1",
     );
     let elsewhere = NewThread { session: session("t"), ..whole.thread.clone() };
-    let made = NewSession::titled(session("u"), "");
-    let mixed = Opens { session: Some(made.clone()), thread: elsewhere, ..whole.clone() };
+    let made = NewSession::with_title(session("u"), "");
+    let mixed = ThreadOpening { session: Some(made.clone()), thread: elsewhere, ..whole.clone() };
     check(
-        Commit::opening(mixed, vec![], vec![]),
+        ThreadCommit::opening(mixed, vec![], vec![]),
         &format!(
             "the opening does not fit the thread T: it makes the session {}, and the thread is of S",
             made.id
         ),
     );
     check(
-        Commit::opening(Opens { session: None, ..whole.clone() }, vec![], vec![]),
+        ThreadCommit::opening(ThreadOpening { session: None, ..whole.clone() }, vec![], vec![]),
         "no session is called `S`; `epitome sessions` lists them",
     );
-    let beyond = NewThread { start: Start::Fork { of: other, at: Seq(9) }, ..whole.thread.clone() };
+    let beyond = NewThread { start: ThreadStart::Fork { of: other, at: Seq(9) }, ..whole.thread.clone() };
     check(
-        Commit::opening(Opens { thread: beyond, ..whole }, vec![], vec![]),
+        ThreadCommit::opening(ThreadOpening { thread: beyond, ..whole }, vec![], vec![]),
         "cannot fork the thread OTHER at event 9: it ends at event 2",
     );
     // Nor in the search index, which is told last.
-    assert_eq!(store.search(&Search::everywhere("one")).unwrap(), []);
+    assert_eq!(store.search(&SearchQuery::everything("one")).unwrap(), []);
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
 }
@@ -212,25 +223,25 @@ fn a_session_goes_on_with_the_thread_it_is_told_to() {
     let store = place.open();
     let main = open(&store, "", "t", events(Seq(1), "ua"));
     let head = || store.session(session("t")).unwrap().head;
-    let side = |name: &str, head: BecomesHead| {
-        let start = Start::Fork { of: main, at: Seq(1) };
+    let side = |name: &str, head: HeadPromotion| {
+        let start = ThreadStart::Fork { of: main, at: Seq(1) };
         let made = NewThread { session: session("t"), ..opens("", name, start).thread };
-        let opens = Opens { session: None, thread: made, head };
-        store.commit(Commit::opening(opens, vec![user(name)], vec![])).unwrap();
+        let opens = ThreadOpening { session: None, thread: made, head };
+        store.commit(ThreadCommit::opening(opens, vec![user(name)], vec![])).unwrap();
         thread(name)
     };
-    let quiet = side("title", BecomesHead::No);
+    let quiet = side("title", HeadPromotion::No);
     assert_eq!(head(), Some(main));
-    let edited = side("edited", BecomesHead::Yes);
+    let edited = side("edited", HeadPromotion::Yes);
     assert_eq!(head(), Some(edited));
     for back in [main, quiet] {
         let after = store.head(back).unwrap().seq;
-        store.commit(Commit::new(back, after, vec![], vec![Record::Head])).unwrap();
+        store.commit(ThreadCommit::new(back, after, vec![], vec![CommitRecord::Head])).unwrap();
         assert_eq!(head(), Some(back));
     }
     // A session never stands nowhere.
-    let first = Opens { head: BecomesHead::No, ..opens("", "alone", Start::Root) };
-    store.commit(Commit::opening(first, vec![], vec![])).unwrap();
+    let first = ThreadOpening { head: HeadPromotion::No, ..opens("", "alone", ThreadStart::Root) };
+    store.commit(ThreadCommit::opening(first, vec![], vec![])).unwrap();
     assert_eq!(store.session(session("alone")).unwrap().head, Some(thread("alone")));
 }
 
@@ -241,18 +252,18 @@ fn a_lookup_gives_the_newest_first_and_only_a_few() {
     let said = || vec![user("the same first prompt"), item("resp", "msg")];
     let names: Vec<String> = (0..40).map(|number| format!("run {number}")).collect();
     for name in &names {
-        let mut opens = opens("", name, Start::Root);
+        let mut opens = opens("", name, ThreadStart::Root);
         opens.thread.key = Some("batch".into());
-        store.commit(Commit::opening(opens, said(), vec![])).unwrap();
+        store.commit(ThreadCommit::opening(opens, said(), vec![])).unwrap();
     }
     let newest: Vec<ThreadId> = names.iter().rev().take(16).map(|name| thread(name)).collect();
-    let recognised = store.recognise_for("", ending(&said())).unwrap();
+    let recognised = store.histories_of_principal("", ending(&said())).unwrap();
     assert_eq!(recognised, newest.iter().map(|id| at(*id, 2)).collect::<Vec<_>>());
     let called = store.threads_by_key("", "batch").unwrap();
     assert_eq!(called.iter().map(|row| row.id).collect::<Vec<_>>(), newest);
     assert_eq!(store.answer_of("", &"resp".into()).unwrap(), Some(at(newest[0], 2)));
     assert_eq!(store.item_of("", "msg").unwrap(), Some(at(newest[0], 2)));
-    assert_eq!(store.recognise(ending(&said())).unwrap().len(), 40);
+    assert_eq!(store.histories_ending_with(ending(&said())).unwrap().len(), 40);
 }
 
 #[test]
@@ -288,13 +299,20 @@ fn a_history_is_recognised_after_its_clients_own_compaction() {
         first_kept: None,
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Unknown,
+        trigger: CompactionTrigger::Unknown,
     });
-    append(&store, id, vec![Event { normal: Some(ending(&instead)), ..Event::own(fact, None) }, user("c")]);
+    append(
+        &store,
+        id,
+        vec![Event { normal: Some(ending(&instead)), ..Event::from_fact(fact, None) }, user("c")],
+    );
     let [summary] = instead;
-    assert_eq!(store.recognise_for("", ending(std::slice::from_ref(&summary))).unwrap(), [at(id, 3)]);
-    assert_eq!(store.recognise_for("", ending(&[summary, user("c")])).unwrap(), [at(id, 4)]);
-    assert_eq!(store.recognise_for("", ending(&[user("a"), user("b"), user("c")])).unwrap(), []);
+    assert_eq!(
+        store.histories_of_principal("", ending(std::slice::from_ref(&summary))).unwrap(),
+        [at(id, 3)]
+    );
+    assert_eq!(store.histories_of_principal("", ending(&[summary, user("c")])).unwrap(), [at(id, 4)]);
+    assert_eq!(store.histories_of_principal("", ending(&[user("a"), user("b"), user("c")])).unwrap(), []);
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
 }
@@ -305,7 +323,7 @@ fn digests_are_those_of_the_view() {
     let store = place.open();
     let main = root(&store, "t");
     append(&store, main, events(Seq(1), "iuagrp"));
-    let start = Start::Fork { of: main, at: Seq(4) };
+    let start = ThreadStart::Fork { of: main, at: Seq(4) };
     let fork = crate::support::in_session(&store, "t", "fork", start);
     append(&store, fork, events(Seq(5), "ua"));
     for (from, limit) in [(0, 99), (3, 99), (2, 3), (6, 1), (7, 9), (1, 0)] {
@@ -331,10 +349,12 @@ fn exchanges_come_back_as_they_were_told_a_sessions_together() {
         ending: "unreached".into(),
         ..exchange(Seq(1))
     };
-    let fork = crate::support::in_session(&store, "t", "fork", Start::Fork { of: main, at: Seq(2) });
+    let fork = crate::support::in_session(&store, "t", "fork", ThreadStart::Fork { of: main, at: Seq(2) });
     let tell = |id: ThreadId, told: &NewExchange| {
         let after = store.head(id).unwrap().seq;
-        store.commit(Commit::new(id, after, vec![], vec![Record::Exchange(told.clone())])).unwrap();
+        store
+            .commit(ThreadCommit::new(id, after, vec![], vec![CommitRecord::Exchange(told.clone())]))
+            .unwrap();
     };
     tell(main, &bare);
     open(&store, "", "other", events(Seq(1), "ua"));
@@ -369,13 +389,13 @@ fn a_session_never_changes_hands_and_no_fork_shows_another_principals_past() {
         other => panic!("{other}"),
     };
     for principal in ["", "bob"] {
-        let again = opens(principal, "t", Start::Root);
+        let again = opens(principal, "t", ThreadStart::Root);
         theirs(store.create_session(again.session.as_ref().unwrap()).unwrap_err(), "t");
-        theirs(store.commit(Commit::opening(again, vec![user("x")], vec![])).unwrap_err(), "t");
+        theirs(store.commit(ThreadCommit::opening(again, vec![user("x")], vec![])).unwrap_err(), "t");
         let name = format!("fork of {principal}");
-        let start = Start::Fork { of: hers, at: Seq(2) };
+        let start = ThreadStart::Fork { of: hers, at: Seq(2) };
         let fork = opens(principal, &name, start);
-        theirs(store.commit(Commit::opening(fork.clone(), vec![], vec![])).unwrap_err(), &name);
+        theirs(store.commit(ThreadCommit::opening(fork.clone(), vec![], vec![])).unwrap_err(), &name);
         let whole = NewFork {
             of: hers,
             at: Seq(2),
@@ -388,8 +408,8 @@ fn a_session_never_changes_hands_and_no_fork_shows_another_principals_past() {
         theirs(store.open(&NewThread { session: session(&name), ..fork.thread }).unwrap_err(), &name);
     }
     assert_eq!(store.session(session("t")).unwrap().principal, "ann");
-    let own = opens("ann", "own", Start::Fork { of: hers, at: Seq(2) });
-    store.commit(Commit::opening(own, vec![], vec![])).unwrap();
+    let own = opens("ann", "own", ThreadStart::Fork { of: hers, at: Seq(2) });
+    store.commit(ThreadCommit::opening(own, vec![], vec![])).unwrap();
     let raw = place.raw();
     let error = raw.execute_batch("UPDATE sessions SET principal = 'bob'").unwrap_err().to_string();
     assert!(error.contains("never changed"), "{error}");
@@ -421,7 +441,7 @@ proptest! {
             let name = number.to_string();
             // Some go on from a session of their own, so that views share events.
             let parent = made.iter().rposition(|(owner, ..)| owner == principal).filter(|_| *fork);
-            let start = parent.map_or(Start::Root, |parent| Start::Fork {
+            let start = parent.map_or(ThreadStart::Root, |parent| ThreadStart::Fork {
                 of: thread(&parent.to_string()),
                 at: Seq(made[parent].2.len() as u64),
             });
@@ -431,14 +451,14 @@ proptest! {
                 session.key.clone_from(&opens.thread.key);
             }
             let said: Vec<Event> = words.iter().map(|word| item(&format!("resp_{word}"), &format!("msg_{word}"))).collect();
-            store.commit(Commit::opening(opens, said.clone(), vec![])).unwrap();
+            store.commit(ThreadCommit::opening(opens, said.clone(), vec![])).unwrap();
             let before = parent.map_or(vec![], |parent| made[parent].2.clone());
             made.push((*principal, *key, [before, said].concat()));
         }
         let theirs = |id: ThreadId| store.session(store.thread(id).unwrap().session).unwrap().principal;
         for (principal, key, view) in &made {
             for asking in PRINCIPALS {
-                let found = store.recognise_for(asking, ending(view)).unwrap();
+                let found = store.histories_of_principal(asking, ending(view)).unwrap();
                 let called = store.threads_by_key(asking, &format!("key {key}")).unwrap();
                 let session = store.session_by_key(asking, &format!("key {key}")).unwrap();
                 if let Some(session) = session {

@@ -1,7 +1,7 @@
 //! The database itself refuses to change a record, whoever asks.
 
-use epitome_core::{EventId, Seq, event::Time};
-use epitome_store::records::{LedgerEntry, NewOutcome, Record};
+use epitome_core::{EventId, Seq, event::Timestamp};
+use epitome_store::records::{CommitRecord, LedgerEntry, NewCallOutcome};
 
 use crate::{
     calls::{call, commit, policy},
@@ -21,24 +21,24 @@ fn filled() -> Place {
     let entry = LedgerEntry {
         id: "1".into(),
         channel: "mail".into(),
-        time: Time(1),
+        time: Timestamp(1),
         author: "ann".into(),
         text: "hello".into(),
         raw: "{}".into(),
     };
     store.ledger_add(&entry, &[EventId { thread: id, seq: Seq(2) }]).unwrap();
     append(&store, id, events(Seq(5), "c"));
-    let outcome = NewOutcome { call: 0, time: None, answer: None, usage: None, cost: None, error: None };
+    let outcome = NewCallOutcome { call: 0, time: None, answer: None, usage: None, cost: None, error: None };
     let records = vec![
-        Record::Content(policy()),
-        Record::Call(call(Seq(5))),
-        Record::Outcome(outcome),
-        Record::Exchange(exchange(Seq(5))),
+        CommitRecord::Content(policy()),
+        CommitRecord::Call(call(Seq(5))),
+        CommitRecord::Outcome(outcome),
+        CommitRecord::Exchange(exchange(Seq(5))),
     ];
     commit(&store, id, records);
     ready(&store, id, "key", Seq(4));
     root(&store, "gone");
-    store.erase(session("gone"), Time(2)).unwrap();
+    store.erase(session("gone"), Timestamp(2)).unwrap();
     place
 }
 

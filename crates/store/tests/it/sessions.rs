@@ -1,9 +1,9 @@
 //! Sessions: made, named, found, listed, forked.
 
-use epitome_core::{Event, Fact, Part, Seq, SessionId, Tokens, event::Time};
+use epitome_core::{ContentPart, Event, Fact, Seq, SessionId, Tokens, event::Timestamp};
 use epitome_store::{
-    EventLog, Start, StoreError,
-    records::{Made, NewFork, NewSession},
+    EventLog, StoreError, ThreadStart,
+    records::{CreateOutcome, NewFork, NewSession},
 };
 
 use crate::support::{Place, append, events, in_session, root, session, thread};
@@ -18,20 +18,23 @@ fn making_a_session_again_fills_in_only_what_was_empty() {
         key: Some("agent-1".into()),
         title: "first title".into(),
         source: "claude".into(),
-        created: Some(Time(5)),
+        created: Some(Timestamp(5)),
         principal: String::new(),
     };
-    assert_eq!(store.create_session(&new).unwrap(), Made::Already);
+    assert_eq!(store.create_session(&new).unwrap(), CreateOutcome::Already);
     store.set_title(new.id, "chosen by a person").unwrap();
     let again = NewSession { title: "another".into(), source: "other".into(), ..new.clone() };
-    assert_eq!(store.create_session(&again).unwrap(), Made::Already);
+    assert_eq!(store.create_session(&again).unwrap(), CreateOutcome::Already);
     let row = store.session(new.id).unwrap();
     assert_eq!((row.title.as_str(), row.source.as_str()), ("chosen by a person", "claude"));
     assert_eq!(
         (row.key.as_deref(), row.created, row.head),
-        (Some("agent-1"), Some(Time(5)), Some(thread("s")))
+        (Some("agent-1"), Some(Timestamp(5)), Some(thread("s")))
     );
-    assert_eq!(store.create_session(&NewSession::titled(session("new"), "x")).unwrap(), Made::New);
+    assert_eq!(
+        store.create_session(&NewSession::with_title(session("new"), "x")).unwrap(),
+        CreateOutcome::New
+    );
 }
 
 #[test]
@@ -41,21 +44,22 @@ fn a_session_counts_its_own_events_and_those_it_shares() {
     let main = root(&store, "s");
     append(&store, main, events(Seq(1), "iufrgrk"));
     append(&store, main, events(Seq(8), "uaruaF"));
-    let fork = in_session(&store, "other", "fork", Start::Fork { of: main, at: Seq(4) });
+    let fork = in_session(&store, "other", "fork", ThreadStart::Fork { of: main, at: Seq(4) });
     append(&store, fork, events(Seq(5), "ua"));
     let row = store.session(session("s")).unwrap();
     assert_eq!((row.threads, row.events, row.messages), (1, 13, 11));
     assert_eq!((row.turns, row.loops, row.tool_calls, row.compactions), (5, 3, 3, 1));
-    assert_eq!((row.first, row.last), (Some(Time(1000)), Some(Time(13000))));
+    assert_eq!((row.first, row.last), (Some(Timestamp(1000)), Some(Timestamp(13000))));
     let counted: Tokens =
-        store.counts(main, Seq(1), 100).unwrap().into_iter().map(|(_, tokens)| tokens).sum();
+        store.event_counts(main, Seq(1), 100).unwrap().into_iter().map(|(_, tokens)| tokens).sum();
     assert_eq!(row.tokens, Some(counted));
     let other = store.session(session("other")).unwrap();
     // Four events and one turn of `s`, then two and one of its own.
     assert_eq!((other.threads, other.events, other.messages), (1, 6, 6));
     assert_eq!((other.turns, other.loops, other.tool_calls, other.compactions), (2, 2, 1, 0));
-    assert_eq!((other.first, other.last), (Some(Time(1000)), Some(Time(6000))));
-    let shown: Tokens = store.counts(fork, Seq(1), 100).unwrap().into_iter().map(|(_, tokens)| tokens).sum();
+    assert_eq!((other.first, other.last), (Some(Timestamp(1000)), Some(Timestamp(6000))));
+    let shown: Tokens =
+        store.event_counts(fork, Seq(1), 100).unwrap().into_iter().map(|(_, tokens)| tokens).sum();
     assert_eq!(other.tokens, Some(shown));
     let listed: Vec<SessionId> = store.sessions().unwrap().iter().map(|row| row.id).collect();
     assert_eq!(listed, [session("s"), session("other")]);
@@ -68,7 +72,7 @@ fn a_session_is_found_by_what_people_type() {
     let place = Place::new();
     let store = place.open();
     let make = |name: &str, title: &str, key: Option<&str>| {
-        let new = NewSession { key: key.map(Into::into), ..NewSession::titled(session(name), title) };
+        let new = NewSession { key: key.map(Into::into), ..NewSession::with_title(session(name), title) };
         store.create_session(&new).unwrap();
         new.id
     };
@@ -118,7 +122,7 @@ fn a_typo_suggests_what_was_meant() {
         ("4", "", None),
     ];
     for (name, title, key) in names {
-        let new = NewSession { key: key.map(Into::into), ..NewSession::titled(session(name), title) };
+        let new = NewSession { key: key.map(Into::into), ..NewSession::with_title(session(name), title) };
         store.create_session(&new).unwrap();
     }
     let check = |asked: &str, expect: &[&str]| {
@@ -148,11 +152,11 @@ fn labels_and_heads_are_kept() {
     let place = Place::new();
     let store = place.open();
     let main = root(&store, "s");
-    let side = in_session(&store, "s", "side", Start::Spawned { by: None, call: None });
+    let side = in_session(&store, "s", "side", ThreadStart::Spawned { by: None, call: None });
     assert_eq!(store.session(session("s")).unwrap().head, Some(main));
     store.set_head(session("s"), side).unwrap();
-    assert_eq!(store.add_label(session("s"), "work").unwrap(), Made::New);
-    assert_eq!(store.add_label(session("s"), "work").unwrap(), Made::Already);
+    assert_eq!(store.add_label(session("s"), "work").unwrap(), CreateOutcome::New);
+    assert_eq!(store.add_label(session("s"), "work").unwrap(), CreateOutcome::Already);
     store.add_label(session("s"), "a label").unwrap();
     store.remove_label(session("s"), "never there").unwrap();
     let row = store.session(session("s")).unwrap();
@@ -170,7 +174,7 @@ fn labels_and_heads_are_kept() {
         store.set_title(nobody, "x").unwrap_err(),
         store.threads(nobody).unwrap_err(),
         store.session(nobody).unwrap_err(),
-        store.erase(nobody, Time(0)).unwrap_err(),
+        store.erase(nobody, Timestamp(0)).unwrap_err(),
     ] {
         assert_eq!(
             error.to_string(),
@@ -188,7 +192,7 @@ fn a_fork_into_a_session_of_its_own_is_one_step() {
     let fork = NewFork {
         of: main,
         at: Seq(2),
-        session: NewSession::titled(session("fork"), "another way"),
+        session: NewSession::with_title(session("fork"), "another way"),
         thread: thread("fork"),
         name: "main".into(),
     };
@@ -196,9 +200,13 @@ fn a_fork_into_a_session_of_its_own_is_one_step() {
     assert_eq!(head, store.head(thread("fork")).unwrap());
     let row = store.session(session("fork")).unwrap();
     assert_eq!((row.title.as_str(), row.head, row.events), ("another way", Some(thread("fork")), 2));
-    assert_eq!(store.threads(session("fork")).unwrap()[0].start, Start::Fork { of: main, at: Seq(2) });
-    let beyond =
-        NewFork { at: Seq(9), session: NewSession::titled(session("no"), ""), thread: thread("no"), ..fork };
+    assert_eq!(store.threads(session("fork")).unwrap()[0].start, ThreadStart::Fork { of: main, at: Seq(2) });
+    let beyond = NewFork {
+        at: Seq(9),
+        session: NewSession::with_title(session("no"), ""),
+        thread: thread("no"),
+        ..fork
+    };
     assert!(matches!(store.fork(&beyond).unwrap_err(), StoreError::ForkBeyondHead { .. }));
     assert!(store.session(session("no")).is_err(), "a fork that fails leaves no session behind");
 }
@@ -214,37 +222,45 @@ fn a_history_is_recognised_wherever_it_is() {
     append(&store, other, events(Seq(4), "g"));
     let places = |of, at: u64| {
         let normal = store.read(of, Seq(at), 1).unwrap()[0].link.normal;
-        let found = store.recognise(normal).unwrap();
+        let found = store.histories_ending_with(normal).unwrap();
         found.into_iter().map(|id| (id.thread, id.seq.0)).collect::<Vec<_>>()
     };
     assert_eq!(places(one, 1), [(one, 1), (other, 1)]);
     // `a` says where it stands in its raw form only, so both histories mean the same.
     assert_eq!(places(one, 2), [(one, 2), (other, 3)]);
-    assert_eq!(store.of_kinds(other, &["usage_reported"]).unwrap().len(), 2);
+    assert_eq!(store.events_of_kinds(other, &["usage_reported"]).unwrap().len(), 2);
 }
 
 #[test]
 fn counts_are_made_once_and_only_when_missing() {
     let place = Place::new();
-    let plain = epitome_store::Sqlite::open(&place.path(), epitome_store::Options::default()).unwrap();
+    let plain =
+        epitome_store::SqliteStore::open(&place.path(), epitome_store::SqliteOptions::default()).unwrap();
     let id = root(&plain, "s");
     append(&plain, id, events(Seq(1), &"ua".repeat(300)));
-    assert_eq!(plain.counts(id, Seq(1), 10).unwrap(), []);
+    assert_eq!(plain.event_counts(id, Seq(1), 10).unwrap(), []);
     assert_eq!((plain.count_missing().unwrap(), plain.session(session("s")).unwrap().tokens), (0, None));
     drop(plain);
     let store = place.open();
-    append(&store, id, vec![Event::own(Fact::UserSaid { parts: vec![Part::text("12345")] }, None)]);
+    append(
+        &store,
+        id,
+        vec![Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("12345")] }, None)],
+    );
     assert_eq!(store.session(session("s")).unwrap().tokens, Some(Tokens(2)));
     assert_eq!(store.count_missing().unwrap(), 600);
     assert_eq!(store.count_missing().unwrap(), 0);
-    let counts = store.counts(id, Seq(599), 100).unwrap();
+    let counts = store.event_counts(id, Seq(599), 100).unwrap();
     assert_eq!(
         counts.iter().map(|(id, tokens)| (id.seq.0, tokens.0)).collect::<Vec<_>>(),
         [(599, 3), (600, 1), (601, 2)]
     );
-    assert_eq!(store.counts(id, Seq(1), 1).unwrap().len(), 1);
-    for ((id, pieces), (same, tokens)) in
-        store.pieces(id, Seq(1), 1_000).unwrap().into_iter().zip(store.counts(id, Seq(1), 1_000).unwrap())
+    assert_eq!(store.event_counts(id, Seq(1), 1).unwrap().len(), 1);
+    for ((id, pieces), (same, tokens)) in store
+        .text_counts(id, Seq(1), 1_000)
+        .unwrap()
+        .into_iter()
+        .zip(store.event_counts(id, Seq(1), 1_000).unwrap())
     {
         let mut texts = 0;
         store.event(id).unwrap().event.visit_counted(&mut |_| texts += 1);
@@ -282,7 +298,7 @@ fn a_thousand_forks_of_a_long_session_count_what_they_share() {
     append(&store, main, events(Seq(1), &"uafrfr".repeat(1_000)));
     for number in 0..1_000 {
         let name = number.to_string();
-        in_session(&store, &name, &name, Start::Fork { of: main, at: Seq(4_001 + number) });
+        in_session(&store, &name, &name, ThreadStart::Fork { of: main, at: Seq(4_001 + number) });
     }
     let rows = store.sessions().unwrap();
     let shown: u64 = rows.iter().map(|row| row.events).sum();

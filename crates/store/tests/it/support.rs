@@ -7,10 +7,12 @@ use std::{
 };
 
 use epitome_core::{
-    Event, Fact, Part, Seq, SessionId, ThreadId, TokenCounter, Tokens,
-    event::{Compaction, Instruction, Pin, Summary, Time, ToolCall, ToolResult, Trigger, Usage},
+    ContentPart, Event, Fact, Seq, SessionId, ThreadId, TokenCounter, Tokens,
+    event::{
+        Compaction, CompactionTrigger, InstructionKind, Pin, Summary, Timestamp, ToolCall, ToolResult, Usage,
+    },
 };
-use epitome_store::{EventLog, Head, NewThread, Options, Sqlite, Start};
+use epitome_store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadHead, ThreadStart};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -31,13 +33,13 @@ impl Place {
         self.directory.path().join("epitome.db")
     }
 
-    pub(crate) fn open(&self) -> Sqlite {
-        Sqlite::open(&self.path(), counting()).expect("the store opens")
+    pub(crate) fn open(&self) -> SqliteStore {
+        SqliteStore::open(&self.path(), counting()).expect("the store opens")
     }
 
     /// The same, but what is derived is put off for as long as nobody asks for it.
-    pub(crate) fn open_late(&self) -> Sqlite {
-        Sqlite::open(&self.path(), late()).expect("the store opens")
+    pub(crate) fn open_late(&self) -> SqliteStore {
+        SqliteStore::open(&self.path(), late()).expect("the store opens")
     }
 
     /// A connection of somebody else.
@@ -63,12 +65,12 @@ impl TokenCounter for Quarters {
     }
 }
 
-pub(crate) fn counting() -> Options {
-    Options { counter: Some(Arc::new(Quarters)), ..Options::default() }
+pub(crate) fn counting() -> SqliteOptions {
+    SqliteOptions { counter: Some(Arc::new(Quarters)), ..SqliteOptions::default() }
 }
 
-pub(crate) fn late() -> Options {
-    Options { lag: Duration::from_hours(1), ..counting() }
+pub(crate) fn late() -> SqliteOptions {
+    SqliteOptions { lag: Duration::from_hours(1), ..counting() }
 }
 
 pub(crate) fn session(name: &str) -> SessionId {
@@ -81,10 +83,15 @@ pub(crate) fn thread(name: &str) -> ThreadId {
 
 /// Opens the thread `name` of the session `name`.
 pub(crate) fn root(store: &dyn EventLog, name: &str) -> ThreadId {
-    in_session(store, name, name, Start::Root)
+    in_session(store, name, name, ThreadStart::Root)
 }
 
-pub(crate) fn in_session(store: &dyn EventLog, session_name: &str, name: &str, start: Start) -> ThreadId {
+pub(crate) fn in_session(
+    store: &dyn EventLog,
+    session_name: &str,
+    name: &str,
+    start: ThreadStart,
+) -> ThreadId {
     let new = NewThread {
         id: thread(name),
         session: session(session_name),
@@ -96,13 +103,17 @@ pub(crate) fn in_session(store: &dyn EventLog, session_name: &str, name: &str, s
     new.id
 }
 
-pub(crate) fn append(store: &dyn EventLog, thread: ThreadId, events: Vec<Event>) -> Head {
+pub(crate) fn append(store: &dyn EventLog, thread: ThreadId, events: Vec<Event>) -> ThreadHead {
     let head = store.head(thread).expect("the thread exists");
     store.append(thread, head.seq, events).expect("nobody else appends")
 }
 
 pub(crate) fn user(text: &str) -> Event {
-    Event::native("test", format!("{{\"user\":{text:?}}}"), Fact::UserSaid { parts: vec![Part::text(text)] })
+    Event::native(
+        "test",
+        format!("{{\"user\":{text:?}}}"),
+        Fact::UserSaid { parts: vec![ContentPart::text(text)] },
+    )
 }
 
 /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f` and `F` fragments of two answers, `r`esult,
@@ -115,7 +126,7 @@ pub(crate) fn events(first: Seq, script: &str) -> Vec<Event> {
 }
 
 fn event(seq: Seq, letter: char) -> Event {
-    let call = || Part::ToolCall(ToolCall::function("c", "tool", format!("{{\"at\":{seq}}}")));
+    let call = || ContentPart::ToolCall(ToolCall::function("c", "tool", format!("{{\"at\":{seq}}}")));
     let said = |answer: Option<&str>, parts| Fact::AssistantSaid {
         answer: answer.map(Into::into),
         model: None,
@@ -128,22 +139,24 @@ fn event(seq: Seq, letter: char) -> Event {
             first_kept,
             tokens_before: Some(Tokens(seq.0 * 10)),
             tokens_after: None,
-            trigger: Trigger::Manual,
+            trigger: CompactionTrigger::Manual,
         })
     };
     let fact = match letter {
-        'u' => Fact::UserSaid { parts: vec![Part::text(format!("question {seq}"))] },
-        'i' => Fact::Instructed { what: Instruction::System, parts: vec![Part::text("be brief")] },
-        'a' => {
-            Fact::AssistantSaid { answer: None, model: Some("named".into()), parts: vec![Part::text("yes")] }
-        }
+        'u' => Fact::UserSaid { parts: vec![ContentPart::text(format!("question {seq}"))] },
+        'i' => Fact::Instructed { what: InstructionKind::System, parts: vec![ContentPart::text("be brief")] },
+        'a' => Fact::AssistantSaid {
+            answer: None,
+            model: Some("named".into()),
+            parts: vec![ContentPart::text("yes")],
+        },
         'f' => said(Some("m"), vec![call()]),
         'F' => said(Some("n"), vec![call(), call()]),
         'r' => Fact::ToolReturned {
             results: vec![ToolResult {
                 call: "c".into(),
                 name: None,
-                parts: vec![Part::text("done")],
+                parts: vec![ContentPart::text("done")],
                 error: false,
             }],
             parts: vec![],
@@ -164,14 +177,14 @@ fn event(seq: Seq, letter: char) -> Event {
         'W' => Fact::CompactionRestored { compaction: Seq(seq.0.saturating_sub(4)) },
         'L' => Fact::CompactionReverted { compaction: seq.next() },
         'n' => Fact::Unpinned { pin: Pin::Text("remember".into()) },
-        'j' => Fact::Injected { hook: "clock".into(), beside: None, parts: vec![Part::text("noon")] },
-        'q' => Fact::CompactionRequested { trigger: Trigger::Agent, focus: Some("tests".into()) },
+        'j' => Fact::Injected { hook: "clock".into(), beside: None, parts: vec![ContentPart::text("noon")] },
+        'q' => Fact::CompactionRequested { trigger: CompactionTrigger::Agent, focus: Some("tests".into()) },
         other => panic!("no event is written {other}"),
     };
-    let time = Some(Time(i64::try_from(seq.0).expect("small") * 1000));
+    let time = Some(Timestamp(i64::try_from(seq.0).expect("small") * 1000));
     if fact.is_message() {
         Event::native("test", format!("{{\"{letter}\":{seq}}}"), fact).at(time)
     } else {
-        Event::own(fact, time)
+        Event::from_fact(fact, time)
     }
 }

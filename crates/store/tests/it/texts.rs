@@ -1,9 +1,12 @@
 //! The ledger of outside events, and search over both ledgers.
 
-use epitome_core::{EventId, Seq, event::Time};
+use epitome_core::{EventId, Seq, event::Timestamp};
 use epitome_store::{
-    EventLog, Start, StoreError,
-    records::{Excerpt, Found, Hit, LedgerEntry, LedgerFilter, Made, Scope, Search},
+    EventLog, StoreError, ThreadStart,
+    records::{
+        CreateOutcome, HitLocation, LedgerEntry, LedgerFilter, SearchHit, SearchQuery, SearchScope,
+        SnippetPart,
+    },
 };
 use proptest::prelude::*;
 
@@ -13,7 +16,7 @@ fn entry(channel: &str, id: &str, time: i64, text: &str) -> LedgerEntry {
     LedgerEntry {
         id: id.into(),
         channel: channel.into(),
-        time: Time(time),
+        time: Timestamp(time),
         author: "ann".into(),
         text: text.into(),
         raw: format!("{{\"id\":{id:?}}}"),
@@ -25,18 +28,18 @@ fn ids(entries: &[LedgerEntry]) -> Vec<&str> {
 }
 
 /// `[event 3] before **match** after`, a line a hit.
-fn shown(hits: &[Hit]) -> String {
-    let line = |hit: &Hit| {
+fn shown(hits: &[SearchHit]) -> String {
+    let line = |hit: &SearchHit| {
         let place = match &hit.found {
-            Found::Event { id, kind, .. } => format!("{kind} {}", id.seq),
-            Found::Ledger { channel, id } => format!("{channel} {id}"),
+            HitLocation::Event { id, kind, .. } => format!("{kind} {}", id.seq),
+            HitLocation::Ledger { channel, id } => format!("{channel} {id}"),
         };
         let text: String = hit
             .snippet
             .iter()
             .map(|piece| match piece {
-                Excerpt::Plain(text) => text.clone(),
-                Excerpt::Match(text) => format!("**{text}**"),
+                SnippetPart::Plain(text) => text.clone(),
+                SnippetPart::Match(text) => format!("**{text}**"),
             })
             .collect();
         format!("[{place}] {text}")
@@ -52,10 +55,10 @@ fn the_ledger_is_kept_listed_and_linked() {
     append(&store, thread, events(Seq(1), "uaua"));
     let turn = EventId { thread, seq: Seq(2) };
     let other = EventId { thread, seq: Seq(4) };
-    assert_eq!(store.ledger_add(&entry("mail", "1", 10, "hello"), &[turn]).unwrap(), Made::New);
-    assert_eq!(store.ledger_add(&entry("chat", "1", 30, "hi"), &[turn, other]).unwrap(), Made::New);
-    assert_eq!(store.ledger_add(&entry("mail", "2", 20, "news"), &[]).unwrap(), Made::New);
-    assert_eq!(store.ledger_add(&entry("mail", "1", 10, "hello"), &[other]).unwrap(), Made::Already);
+    assert_eq!(store.ledger_add(&entry("mail", "1", 10, "hello"), &[turn]).unwrap(), CreateOutcome::New);
+    assert_eq!(store.ledger_add(&entry("chat", "1", 30, "hi"), &[turn, other]).unwrap(), CreateOutcome::New);
+    assert_eq!(store.ledger_add(&entry("mail", "2", 20, "news"), &[]).unwrap(), CreateOutcome::New);
+    assert_eq!(store.ledger_add(&entry("mail", "1", 10, "hello"), &[other]).unwrap(), CreateOutcome::Already);
     let error = store.ledger_add(&entry("mail", "1", 10, "changed"), &[]).unwrap_err();
     assert!(matches!(error, StoreError::LedgerDiffers { .. }), "{error}");
     let unknown = EventId { thread, seq: Seq(99) };
@@ -77,7 +80,10 @@ fn the_ledger_is_kept_listed_and_linked() {
         [entry("mail", "1", 10, "hello"), entry("mail", "2", 20, "news"), entry("chat", "1", 30, "hi")]
     );
     assert_eq!(ids(&list(LedgerFilter { channel: Some("mail".into()), ..all() })), ["1", "2"]);
-    assert_eq!(ids(&list(LedgerFilter { since: Some(Time(20)), before: Some(Time(30)), ..all() })), ["2"]);
+    assert_eq!(
+        ids(&list(LedgerFilter { since: Some(Timestamp(20)), before: Some(Timestamp(30)), ..all() })),
+        ["2"]
+    );
     assert_eq!(list(LedgerFilter { linked: Some(turn), ..all() }).len(), 2);
     assert_eq!(
         ids(&list(LedgerFilter { linked: Some(other), channel: Some("mail".into()), ..all() })),
@@ -105,7 +111,7 @@ fn both_ledgers_are_searched_together_and_ranked() {
         ],
     );
     store.ledger_add(&entry("mail", "1", 5, "please fix the parser today"), &[]).unwrap();
-    let search = |words: &str| shown(&store.search(&Search::everywhere(words)).unwrap());
+    let search = |words: &str| shown(&store.search(&SearchQuery::everything(words)).unwrap());
     insta::assert_snapshot!(search("parser"), @"
     [user_said 2] **parser** **parser** **parser**
     [mail 1] please fix the **parser** today
@@ -127,28 +133,28 @@ fn a_scope_limits_the_hits_and_not_the_other_way_round() {
     let store = place.open();
     let main = root(&store, "s");
     append(&store, main, vec![user("common first"), user("common second")]);
-    let fork = in_session(&store, "other", "fork", Start::Fork { of: main, at: Seq(1) });
+    let fork = in_session(&store, "other", "fork", ThreadStart::Fork { of: main, at: Seq(1) });
     append(&store, fork, vec![user("common own")]);
     store.ledger_add(&entry("mail", "1", 5, "common mail"), &[]).unwrap();
-    let found = |scope: Scope, limit: usize| {
-        let hits = store.search(&Search { words: "common".into(), scope, limit }).unwrap();
+    let found = |scope: SearchScope, limit: usize| {
+        let hits = store.search(&SearchQuery { words: "common".into(), scope, limit }).unwrap();
         let mut texts: Vec<String> = hits
             .iter()
             .map(|hit| match &hit.found {
-                Found::Event { id, .. } => store.event(*id).unwrap().event.fact.text(),
-                Found::Ledger { id, .. } => id.clone(),
+                HitLocation::Event { id, .. } => store.event(*id).unwrap().event.fact.text(),
+                HitLocation::Ledger { id, .. } => id.clone(),
             })
             .collect();
         texts.sort();
         texts
     };
-    assert_eq!(found(Scope::Everything, 9).len(), 4);
-    assert_eq!(found(Scope::Everything, 2).len(), 2);
-    assert_eq!(found(Scope::Sessions, 9), ["common first", "common own", "common second"]);
-    assert_eq!(found(Scope::Session(session("s")), 9), ["common first", "common second"]);
-    assert_eq!(found(Scope::Session(session("other")), 9), ["common first", "common own"]);
-    assert_eq!(found(Scope::Thread(fork), 9), ["common first", "common own"]);
-    assert_eq!(found(Scope::Ledger, 1), ["1"]);
+    assert_eq!(found(SearchScope::Everything, 9).len(), 4);
+    assert_eq!(found(SearchScope::Everything, 2).len(), 2);
+    assert_eq!(found(SearchScope::Sessions, 9), ["common first", "common own", "common second"]);
+    assert_eq!(found(SearchScope::Session(session("s")), 9), ["common first", "common second"]);
+    assert_eq!(found(SearchScope::Session(session("other")), 9), ["common first", "common own"]);
+    assert_eq!(found(SearchScope::Thread(fork), 9), ["common first", "common own"]);
+    assert_eq!(found(SearchScope::Ledger, 1), ["1"]);
 }
 
 #[test]
@@ -157,8 +163,8 @@ fn a_query_of_ten_thousand_words_is_a_query() {
     let store = place.open();
     let thread = root(&store, "s");
     append(&store, thread, vec![user("word")]);
-    assert_eq!(store.search(&Search::everywhere("word ".repeat(10_000))).unwrap().len(), 1);
-    assert_eq!(store.search(&Search::everywhere("word* ".repeat(10_000) + "other")).unwrap().len(), 0);
+    assert_eq!(store.search(&SearchQuery::everything("word ".repeat(10_000))).unwrap().len(), 1);
+    assert_eq!(store.search(&SearchQuery::everything("word* ".repeat(10_000) + "other")).unwrap().len(), 0);
 }
 
 proptest! {
@@ -171,12 +177,12 @@ proptest! {
         let thread = root(&store, "s");
         append(&store, thread, texts.iter().map(|text| user(text)).collect());
         for words in words.iter().chain(&texts) {
-            prop_assert!(store.search(&Search::everywhere(words)).is_ok(), "{:?}", words);
+            prop_assert!(store.search(&SearchQuery::everything(words)).is_ok(), "{:?}", words);
         }
         // Every text that has a word is found by itself.
         for (place, text) in (1..).zip(&texts).filter(|(_, text)| text.chars().any(|letter| letter.is_ascii_alphanumeric())) {
-            let hits = store.search(&Search { limit: 100, ..Search::everywhere(text.replace(['"', '*'], " ")) }).unwrap();
-            let here = hits.iter().any(|hit| matches!(&hit.found, Found::Event { id, .. } if id.seq == Seq(place)));
+            let hits = store.search(&SearchQuery { limit: 100, ..SearchQuery::everything(text.replace(['"', '*'], " ")) }).unwrap();
+            let here = hits.iter().any(|hit| matches!(&hit.found, HitLocation::Event { id, .. } if id.seq == Seq(place)));
             prop_assert!(here, "{:?} does not find itself", text);
         }
         prop_assert_eq!(store.head(thread).unwrap().seq.0, texts.len() as u64);

@@ -1,7 +1,7 @@
 //! Windows: a read that leaves out what it need not touch.
 
-use epitome_core::{Logged, Seq, seq_set::SeqSet};
-use epitome_store::{EventLog, Start};
+use epitome_core::{LoggedEvent, Seq, seq_set::SeqSet};
+use epitome_store::{EventLog, ThreadStart};
 
 use crate::support::{Place, append, events, in_session, root};
 
@@ -10,7 +10,7 @@ fn set(runs: &[(u64, u64)]) -> SeqSet {
     SeqSet::union(&runs)
 }
 
-fn places(read: &[Logged]) -> String {
+fn places(read: &[LoggedEvent]) -> String {
     let one: Vec<SeqSet> = read.iter().map(|event| SeqSet::one(event.id.seq)).collect();
     assert!(read.is_sorted_by(|one, next| one.id.seq < next.id.seq), "oldest first, each once");
     SeqSet::union(&one).to_string()
@@ -22,7 +22,7 @@ fn a_window_leaves_out_what_it_is_told_to_but_for_some_kinds() {
     let store = place.open();
     let main = root(&store, "s");
     append(&store, main, events(Seq(1), "iuarpuaruaruar"));
-    let fork = in_session(&store, "s", "fork", Start::Fork { of: main, at: Seq(9) });
+    let fork = in_session(&store, "s", "fork", ThreadStart::Fork { of: main, at: Seq(9) });
     append(&store, fork, events(Seq(10), "uarpua"));
     let kinds = ["instructed", "pinned"];
     let window = |thread, from, without: &[(u64, u64)], kinds: &[&str]| {
@@ -42,14 +42,14 @@ fn the_counts_of_some_events_are_those_of_all() {
     let store = place.open();
     let main = root(&store, "s");
     append(&store, main, events(Seq(1), "iuarpuaruaruar"));
-    let fork = in_session(&store, "s", "fork", Start::Fork { of: main, at: Seq(9) });
+    let fork = in_session(&store, "s", "fork", ThreadStart::Fork { of: main, at: Seq(9) });
     append(&store, fork, events(Seq(10), "uarpua"));
-    let all = store.pieces(fork, Seq(1), usize::MAX).unwrap();
+    let all = store.text_counts(fork, Seq(1), usize::MAX).unwrap();
     let wanted = set(&[(2, 3), (8, 11), (14, 99)]);
     let expected: Vec<_> = all.into_iter().filter(|(id, _)| wanted.contains(id.seq)).collect();
     assert!(expected.len() > 4);
-    assert_eq!(store.pieces_of(fork, &wanted).unwrap(), expected);
-    assert_eq!(store.pieces_of(fork, &SeqSet::default()).unwrap(), []);
+    assert_eq!(store.text_counts_of(fork, &wanted).unwrap(), expected);
+    assert_eq!(store.text_counts_of(fork, &SeqSet::default()).unwrap(), []);
 }
 
 /// What is left out cannot even be read any more.

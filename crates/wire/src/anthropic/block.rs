@@ -1,42 +1,42 @@
 //! Conversion of Anthropic content blocks to parts.
 
 use epitome_core::{
-    Part,
-    event::{Seal, ToolCall, ToolResult},
+    ContentPart,
+    event::{ReasoningSeal, ToolCall, ToolResult},
 };
 
 use crate::{
-    decoded::{self, opaque},
-    json::{Json, Value},
+    decode_parts::{self, opaque_part},
+    json::{Json, JsonValue},
     media,
 };
 
 /// Reads a block of an answer. A block that only a server can interpret stays opaque.
-pub(crate) fn answered(block: &Json<'_>) -> Part {
+pub(crate) fn answer_part(block: &Json<'_>) -> ContentPart {
     let known = match block.text_at("type") {
-        Some("thinking") => block.text_at("thinking").map(|text| Part::Reasoning {
+        Some("thinking") => block.text_at("thinking").map(|text| ContentPart::Reasoning {
             text: text.to_owned(),
-            seal: block.text_at("signature").map(|signature| Seal::Signature(signature.to_owned())),
+            seal: block.text_at("signature").map(|signature| ReasoningSeal::Signature(signature.to_owned())),
         }),
-        Some("redacted_thinking") => block.text_at("data").map(|data| Part::Reasoning {
+        Some("redacted_thinking") => block.text_at("data").map(|data| ContentPart::Reasoning {
             text: String::new(),
-            seal: Some(Seal::Encrypted(data.to_owned())),
+            seal: Some(ReasoningSeal::Encrypted(data.to_owned())),
         }),
         Some("tool_use") => call(block),
-        _ => return asked(block),
+        _ => return user_part(block),
     };
-    known.unwrap_or_else(|| opaque(block, "block"))
+    known.unwrap_or_else(|| opaque_part(block, "block"))
 }
 
 /// Reads a block of a user message, a system prompt or a tool's result.
-pub(crate) fn asked(block: &Json<'_>) -> Part {
+pub(crate) fn user_part(block: &Json<'_>) -> ContentPart {
     let known = match block.text_at("type") {
-        Some("text") => block.text_at("text").map(Part::text),
+        Some("text") => block.text_at("text").map(ContentPart::text),
         Some("image") => block.get("source").and_then(|source| sourced(source, media::ANY_IMAGE)),
         Some("document") => block.get("source").and_then(|source| sourced(source, "application/pdf")),
         _ => None,
     };
-    known.unwrap_or_else(|| opaque(block, "block"))
+    known.unwrap_or_else(|| opaque_part(block, "block"))
 }
 
 /// Reads a tool's result, if the block is one and names the call it answers.
@@ -47,8 +47,8 @@ pub(crate) fn result(block: &Json<'_>) -> Option<ToolResult> {
     Some(ToolResult {
         call: block.text_at("tool_use_id")?.into(),
         name: None,
-        parts: decoded::parts(block.get("content"), asked),
-        error: matches!(block.get("is_error").map(|error| &error.value), Some(Value::Bool(true))),
+        parts: decode_parts::parts(block.get("content"), user_part),
+        error: matches!(block.get("is_error").map(|error| &error.value), Some(JsonValue::Bool(true))),
     })
 }
 
@@ -57,18 +57,20 @@ pub(crate) fn is_result(block: &Json<'_>) -> bool {
     block.text_at("type") == Some("tool_result") && block.text_at("tool_use_id").is_some()
 }
 
-fn call(block: &Json<'_>) -> Option<Part> {
+fn call(block: &Json<'_>) -> Option<ContentPart> {
     let arguments = block.get("input").map_or("", |input| input.raw);
-    Some(Part::ToolCall(ToolCall::function(block.text_at("id")?, block.text_at("name")?, arguments)))
+    Some(ContentPart::ToolCall(ToolCall::function(block.text_at("id")?, block.text_at("name")?, arguments)))
 }
 
 /// Reads the location of an image or document. A document made of text stays opaque, so that its text is counted and
 /// found by search.
-fn sourced(source: &Json<'_>, link: &str) -> Option<Part> {
+fn sourced(source: &Json<'_>, link: &str) -> Option<ContentPart> {
     match source.text_at("type")? {
-        "base64" => media::inline(source.text_at("media_type").unwrap_or_default(), source.text_at("data")?),
-        "url" => Some(media::elsewhere(link, source.text_at("url")?)),
-        "file" => Some(media::elsewhere(link, source.text_at("file_id")?)),
+        "base64" => {
+            media::inline_part(source.text_at("media_type").unwrap_or_default(), source.text_at("data")?)
+        }
+        "url" => Some(media::linked_part(link, source.text_at("url")?)),
+        "file" => Some(media::linked_part(link, source.text_at("file_id")?)),
         _ => None,
     }
 }

@@ -7,15 +7,15 @@
 pub(crate) mod block;
 
 use epitome_core::{
-    Event, Fact, Part, Tokens,
-    event::{Dialect, Instruction, ToolResult, Usage},
+    ContentPart, Event, Fact, Tokens,
+    event::{InstructionKind, RawDialect, ToolResult, Usage},
 };
 
 use crate::{
-    decoded::{self, carried},
+    decode_parts::{self, carried_fact},
     error::WireError,
     json::Json,
-    normal,
+    normal_digest,
 };
 
 /// Reads one message, as it stands in a request or a response.
@@ -38,8 +38,8 @@ pub fn usage(json: &str) -> Result<Usage, WireError> {
 }
 
 pub(crate) fn read_message(message: &Json<'_>) -> Event {
-    let normal = normal::anthropic_message(message);
-    decoded::event(Dialect::Anthropic, message, fact(message), Some(normal))
+    let normal = normal_digest::anthropic_message(message);
+    decode_parts::event(RawDialect::Anthropic, message, fact(message), Some(normal))
 }
 
 fn fact(message: &Json<'_>) -> Fact {
@@ -49,12 +49,13 @@ fn fact(message: &Json<'_>) -> Fact {
         Some("assistant") => Fact::AssistantSaid {
             answer: message.text_at("id").map(Into::into),
             model: message.text_at("model").map(Into::into),
-            parts: decoded::parts(content, block::answered),
+            parts: decode_parts::parts(content, block::answer_part),
         },
-        Some("system") => {
-            Fact::Instructed { what: Instruction::Message, parts: decoded::parts(content, block::asked) }
-        }
-        _ => carried(message, "message"),
+        Some("system") => Fact::Instructed {
+            what: InstructionKind::Message,
+            parts: decode_parts::parts(content, block::user_part),
+        },
+        _ => carried_fact(message, "message"),
     }
 }
 
@@ -63,15 +64,15 @@ fn asked(content: Option<&Json<'_>>) -> Fact {
     let blocks = content.and_then(Json::as_array).unwrap_or_default();
     let results: Vec<ToolResult> = blocks.iter().filter_map(block::result).collect();
     if results.is_empty() {
-        return Fact::UserSaid { parts: decoded::parts(content, block::asked) };
+        return Fact::UserSaid { parts: decode_parts::parts(content, block::user_part) };
     }
     let beside = blocks.iter().filter(|block| block::result(block).is_none());
-    Fact::ToolReturned { results, parts: beside.map(block::asked).collect() }
+    Fact::ToolReturned { results, parts: beside.map(block::user_part).collect() }
 }
 
 /// The parts of a system prompt: a string, or blocks.
-pub(crate) fn system_parts(system: &Json<'_>) -> Vec<Part> {
-    decoded::parts(Some(system), block::asked)
+pub(crate) fn system_parts(system: &Json<'_>) -> Vec<ContentPart> {
+    decode_parts::parts(Some(system), block::user_part)
 }
 
 /// Reads usage. Anthropic's `input_tokens` leaves out tokens that the cache read or wrote, so they are added.

@@ -6,22 +6,22 @@
 //! model knows that something stood there. Facts that no provider sees (usage, pins, markers, model changes) are not
 //! written.
 
-mod lines;
+mod history_lines;
 
 use std::ops::Range;
 
-use epitome_core::{Event, Fact, event::Instruction};
+use epitome_core::{Event, Fact, event::InstructionKind};
 
 use crate::{
     error::WireError,
     format::Format,
-    legality::Rules,
-    write::{self, Entry, Line, Manner, skeleton},
+    legality::ProviderRules,
+    write::{self, HistoryLine, SourceEvent, WriteOptions, request_envelope},
 };
 
 /// Extent to which a history is changed to be acceptable to its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Completion {
+pub enum EncodeMode {
     /// The history as it was recorded, even if a provider would refuse it.
     AsRecorded,
     /// The history, completed so that a provider accepts it: every call is answered where the format requires it,
@@ -32,16 +32,16 @@ pub enum Completion {
 
 /// A written request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedRequest {
     /// The JSON of the whole request.
     pub body: String,
     /// Every message or item of the history, in order.
-    pub messages: Vec<Placed>,
+    pub messages: Vec<EncodedMessage>,
 }
 
 /// A message in a request, and the events it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct EncodedMessage {
     /// Byte range of its JSON in the body.
     pub bytes: Range<usize>,
     /// Indices of its events among those given; empty for a message that only completes the request.
@@ -67,26 +67,27 @@ pub enum EncodeError {
 pub(crate) fn encode<'a>(
     format: Format,
     events: impl IntoIterator<Item = &'a Event>,
-    completion: Completion,
-) -> Result<Encoded, EncodeError> {
+    completion: EncodeMode,
+) -> Result<EncodedRequest, EncodeError> {
     let events: Vec<&Event> = events.into_iter().collect();
     let read = |(index, event): (usize, &&'a Event)| {
-        Entry::read(format, index, event).map_err(|source| EncodeError::Raw { event: index, source })
+        SourceEvent::read(format, index, event).map_err(|source| EncodeError::Raw { event: index, source })
     };
-    let latest = |wanted: Instruction| {
+    let latest = |wanted: InstructionKind| {
         let found = events.iter().enumerate().rev().find(|(_, event)| match &event.fact {
             Fact::Instructed { what, .. } => {
-                *what == wanted && (wanted != Instruction::Settings || event.raw.dialect == format.dialect())
+                *what == wanted
+                    && (wanted != InstructionKind::Settings || event.raw.dialect == format.dialect())
             }
             _ => false,
         });
         found.map(read).transpose()
     };
-    let settings = latest(Instruction::Settings)?;
-    let (system, tools) = (latest(Instruction::System)?, latest(Instruction::Tools)?);
+    let settings = latest(InstructionKind::Settings)?;
+    let (system, tools) = (latest(InstructionKind::System)?, latest(InstructionKind::Tools)?);
     let shown = events.iter().enumerate().filter(|(_, event)| is_shown(format, event));
-    let entries: Vec<Entry<'_>> = shown.map(read).collect::<Result<_, _>>()?;
-    let mut head = skeleton::Head {
+    let entries: Vec<SourceEvent<'_>> = shown.map(read).collect::<Result<_, _>>()?;
+    let mut head = request_envelope::RequestHead {
         settings: settings.as_ref(),
         system: system.iter().collect(),
         tools: tools.as_ref(),
@@ -94,26 +95,27 @@ pub(crate) fn encode<'a>(
         answer: None,
     };
     let rest = lead(format, &entries, &mut head);
-    let rules = Rules::of(format);
+    let rules = ProviderRules::of(format);
     let manner = match completion {
-        Completion::AsRecorded => Manner { rules: None, meter: None },
-        Completion::Legal => Manner { rules: Some(&rules), meter: None },
+        EncodeMode::AsRecorded => WriteOptions { rules: None, meter: None },
+        EncodeMode::Legal => WriteOptions { rules: Some(&rules), meter: None },
     };
-    let lines: Vec<Line<'_, '_>> = match completion {
-        Completion::AsRecorded => lines::recorded(format, rest),
-        Completion::Legal => lines::legal(format, rest, &head),
+    let lines: Vec<HistoryLine<'_, '_>> = match completion {
+        EncodeMode::AsRecorded => history_lines::recorded_lines(format, rest),
+        EncodeMode::Legal => history_lines::legal_lines(format, rest, &head),
     };
-    let written = skeleton::fill(format, &head, write::history(format, &lines, manner), manner);
-    let placed = |(bytes, events)| Placed { bytes, events };
-    Ok(Encoded { body: written.body, messages: written.messages.into_iter().map(placed).collect() })
+    let written =
+        request_envelope::write_request(format, &head, write::history(format, &lines, manner), manner);
+    let placed = |(bytes, events)| EncodedMessage { bytes, events };
+    Ok(EncodedRequest { body: written.body, messages: written.messages.into_iter().map(placed).collect() })
 }
 
 /// Writes system messages: those of other formats come first in the history, or go into the separate system prompt.
 fn lead<'e, 'a>(
     format: Format,
-    entries: &'e [Entry<'a>],
-    head: &mut skeleton::Head<'e, 'a>,
-) -> &'e [Entry<'a>] {
+    entries: &'e [SourceEvent<'a>],
+    head: &mut request_envelope::RequestHead<'e, 'a>,
+) -> &'e [SourceEvent<'a>] {
     if format != Format::Anthropic || head.system.iter().any(|system| system.own.is_some()) {
         return entries;
     }
@@ -127,8 +129,8 @@ fn lead<'e, 'a>(
 fn is_shown(format: Format, event: &Event) -> bool {
     match &event.fact {
         Fact::Instructed { what, .. } => match what {
-            Instruction::Message | Instruction::Project => true,
-            Instruction::Settings | Instruction::System | Instruction::Tools => false,
+            InstructionKind::Message | InstructionKind::Project => true,
+            InstructionKind::Settings | InstructionKind::System | InstructionKind::Tools => false,
         },
         Fact::UserSaid { .. }
         | Fact::AssistantSaid { .. }

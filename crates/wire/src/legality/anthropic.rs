@@ -3,25 +3,30 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::{Breach, Findings, Rule, Rules, ends};
+use super::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
 use crate::{
     format::Format,
     json::Json,
     render::{MOST_BREAKPOINTS, count_breakpoints},
 };
 
-pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
+pub(super) fn check(
+    request: &Json<'_>,
+    messages: &[Json<'_>],
+    rules: &ProviderRules,
+    found: &mut ViolationList,
+) {
     for (place, block) in request.array_at("system").iter().enumerate() {
         if is_blank(block) {
-            found.at(None, format!("/system/{place}"), Breach::EmptyText);
+            found.at(None, format!("/system/{place}"), ViolationKind::EmptyText);
         }
     }
     let marked = count_breakpoints(Format::Anthropic, request);
     if marked > MOST_BREAKPOINTS as usize {
-        found.add(None, None, Breach::TooManyBreakpoints(marked));
+        found.add(None, None, ViolationKind::TooManyBreakpoints(marked));
     }
     let mut ids = HashSet::new();
-    let mut open = Open::default();
+    let mut open = OpenToolUses::default();
     for (index, message) in messages.iter().enumerate() {
         let role = message.text_at("role").unwrap_or_default();
         content(index, role, message, found);
@@ -29,15 +34,15 @@ pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, fo
         open.close(found);
         open = calls(index, role, message, &mut ids, found);
         let repeats = index > 0 && messages[index - 1].text_at("role") == Some(role);
-        if repeats && matches!(role, "user" | "assistant") && rules.has(Rule::RolesAlternate) {
-            found.add(index, None, Breach::RoleRepeats);
+        if repeats && matches!(role, "user" | "assistant") && rules.has(ProviderRule::RolesAlternate) {
+            found.add(index, None, ViolationKind::RoleRepeats);
         }
     }
     open.close(found);
     if let Some(last) = messages.last().filter(|last| last.text_at("role") == Some("assistant"))
         && last_text(last).is_some_and(|text| text.ends_with(char::is_whitespace))
     {
-        found.add(messages.len() - 1, None, Breach::EndsInSpace);
+        found.add(messages.len() - 1, None, ViolationKind::EndsInSpace);
     }
     let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
         let role = message.text_at("role").filter(|role| matches!(*role, "user" | "assistant"))?;
@@ -50,15 +55,15 @@ pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, fo
 
 /// Calls of the last message that are not answered yet.
 #[derive(Default)]
-struct Open<'j> {
+struct OpenToolUses<'j> {
     made: usize,
     ids: BTreeSet<&'j str>,
 }
 
-impl Open<'_> {
-    fn close(&mut self, found: &mut Findings) {
+impl OpenToolUses<'_> {
+    fn close(&mut self, found: &mut ViolationList) {
         for id in std::mem::take(&mut self.ids) {
-            found.add(self.made, None, Breach::CallUnanswered(id.to_owned()));
+            found.add(self.made, None, ViolationKind::CallUnanswered(id.to_owned()));
         }
     }
 }
@@ -85,23 +90,23 @@ pub(super) fn is_thinking(block: &Json<'_>) -> bool {
 }
 
 /// Checks a message's content, block by block.
-fn content(index: usize, role: &str, message: &Json<'_>, found: &mut Findings) {
+fn content(index: usize, role: &str, message: &Json<'_>, found: &mut ViolationList) {
     if !matches!(role, "user" | "assistant" | "system") {
         return;
     }
     let Some(blocks) = message.get("content").and_then(Json::as_array) else {
         if message.text_at("content").is_none_or(|text| text.trim().is_empty()) {
-            found.add(index, None, Breach::EmptyMessage);
+            found.add(index, None, ViolationKind::EmptyMessage);
         }
         return;
     };
     if blocks.is_empty() {
-        found.add(index, None, Breach::EmptyMessage);
+        found.add(index, None, ViolationKind::EmptyMessage);
     }
     for (place, block) in blocks.iter().enumerate() {
         let inside = if is(block, "tool_result") { block.array_at("content") } else { &[] };
         if is_blank(block) || inside.iter().any(is_blank) {
-            found.add(index, place, Breach::EmptyText);
+            found.add(index, place, ViolationKind::EmptyText);
         }
         let sealed = match block.text_at("type") {
             Some("thinking") => block.text_at("signature").is_some(),
@@ -109,19 +114,25 @@ fn content(index: usize, role: &str, message: &Json<'_>, found: &mut Findings) {
             _ => true,
         };
         if !sealed {
-            found.add(index, place, Breach::ThinkingUnsealed);
+            found.add(index, place, ViolationKind::ThinkingUnsealed);
         }
         if is(block, "compaction") && (index, place) != (0, 0) {
-            found.add(index, place, Breach::CompactionNotFirst);
+            found.add(index, place, ViolationKind::CompactionNotFirst);
         }
     }
     if role == "assistant" && blocks.last().is_some_and(is_thinking) {
-        found.add(index, blocks.len() - 1, Breach::EndsInThinking);
+        found.add(index, blocks.len() - 1, ViolationKind::EndsInThinking);
     }
 }
 
 /// Pairs the results of a message with the open calls.
-fn results(index: usize, role: &str, message: &Json<'_>, open: &mut Open<'_>, found: &mut Findings) {
+fn results(
+    index: usize,
+    role: &str,
+    message: &Json<'_>,
+    open: &mut OpenToolUses<'_>,
+    found: &mut ViolationList,
+) {
     let mut said = false;
     for (place, block) in message.array_at("content").iter().enumerate() {
         if !is(block, "tool_result") {
@@ -129,11 +140,11 @@ fn results(index: usize, role: &str, message: &Json<'_>, open: &mut Open<'_>, fo
             continue;
         }
         if said {
-            found.add(index, place, Breach::ResultNotFirst);
+            found.add(index, place, ViolationKind::ResultNotFirst);
         }
         let id = block.text_at("tool_use_id").unwrap_or_default();
         if role != "user" || !open.ids.remove(id) {
-            found.add(index, place, Breach::AnswersNothing(id.to_owned()));
+            found.add(index, place, ViolationKind::AnswersNothing(id.to_owned()));
         }
     }
 }
@@ -144,9 +155,9 @@ fn calls<'j>(
     role: &str,
     message: &'j Json<'_>,
     ids: &mut HashSet<&'j str>,
-    found: &mut Findings,
-) -> Open<'j> {
-    let mut open = Open { made: index, ids: BTreeSet::new() };
+    found: &mut ViolationList,
+) -> OpenToolUses<'j> {
+    let mut open = OpenToolUses { made: index, ids: BTreeSet::new() };
     for (place, block) in message.array_at("content").iter().enumerate() {
         if !is(block, "tool_use") {
             continue;
@@ -154,11 +165,11 @@ fn calls<'j>(
         match block.text_at("id") {
             Some(id) if role == "assistant" => {
                 if !ids.insert(id) {
-                    found.add(index, place, Breach::DuplicateCall(id.to_owned()));
+                    found.add(index, place, ViolationKind::DuplicateCall(id.to_owned()));
                 }
                 open.ids.insert(id);
             }
-            _ => found.add(index, place, Breach::CallWithoutId),
+            _ => found.add(index, place, ViolationKind::CallWithoutId),
         }
     }
     open

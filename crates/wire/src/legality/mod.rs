@@ -4,8 +4,8 @@
 //! everything that a provider would refuse, each finding with its place, and leave alone members and kinds that they
 //! do not know. No text makes them panic.
 
-mod against;
 mod anthropic;
+mod compare_sent;
 mod openai_chat;
 mod openai_responses;
 mod rules;
@@ -15,63 +15,65 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
-pub use epitome_core::profile::Rule;
+pub use epitome_core::profile::ProviderRule;
 
-use crate::{error::WireError, format::Format, json::Json, request::Keys};
+use crate::{error::WireError, format::Format, json::Json, request::RequestKeys};
 
 pub use self::{
-    against::check_against,
-    rules::{LegalityRule, RULES, Remedy},
+    compare_sent::check_against,
+    rules::{LEGALITY_RULES, LegalityRule, RuleRemedy},
 };
 
 /// Rules of a model. Those that every request of a format must keep are checked even if they are not in the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Rules(BTreeSet<Rule>);
+pub struct ProviderRules(BTreeSet<ProviderRule>);
 
-impl Rules {
+impl ProviderRules {
     /// Rules that the provider of a format applies to all of its models.
     pub fn of(format: Format) -> Self {
         match format {
             Format::OpenaiChat | Format::OpenaiResponses => Self::default(),
-            Format::Anthropic => {
-                Self::from_iter([Rule::RolesAlternate, Rule::FirstIsUser, Rule::ThinkingStaysInOpenLoop])
-            }
+            Format::Anthropic => Self::from_iter([
+                ProviderRule::RolesAlternate,
+                ProviderRule::FirstIsUser,
+                ProviderRule::ThinkingStaysInOpenLoop,
+            ]),
         }
     }
 
     /// The same rules and one more.
-    pub fn with(mut self, rule: Rule) -> Self {
+    pub fn with(mut self, rule: ProviderRule) -> Self {
         self.0.insert(rule);
         self
     }
 
     /// The same rules except one.
-    pub fn without(mut self, rule: Rule) -> Self {
+    pub fn without(mut self, rule: ProviderRule) -> Self {
         self.0.remove(&rule);
         self
     }
 
     /// All rules of the set.
-    pub fn as_set(&self) -> &BTreeSet<Rule> {
+    pub fn as_set(&self) -> &BTreeSet<ProviderRule> {
         &self.0
     }
 
     /// Returns true if the set has a rule.
-    pub fn has(&self, rule: Rule) -> bool {
+    pub fn has(&self, rule: ProviderRule) -> bool {
         self.0.contains(&rule)
     }
 }
 
-impl FromIterator<Rule> for Rules {
-    fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> Self {
+impl FromIterator<ProviderRule> for ProviderRules {
+    fn from_iter<I: IntoIterator<Item = ProviderRule>>(rules: I) -> Self {
         Self(rules.into_iter().collect())
     }
 }
 
 /// A part of a request that a provider would refuse, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct RequestViolation {
     /// Index of the message or item; `None` for a violation of the whole request.
     pub message: Option<usize>,
     /// Index of the content block in it.
@@ -79,12 +81,12 @@ pub struct Violation {
     /// The place in the request, as a JSON pointer.
     pub place: String,
     /// The violation.
-    pub breach: Breach,
+    pub breach: ViolationKind,
 }
 
 /// Kinds of violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Breach {
+pub enum ViolationKind {
     /// The body is not a JSON object that could be a request.
     Unreadable(String),
     /// The request has no messages.
@@ -167,7 +169,7 @@ pub enum Breach {
     InputType(&'static str),
 }
 
-impl fmt::Display for Breach {
+impl fmt::Display for ViolationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(why) => write!(f, "it cannot be read: {why}"),
@@ -214,7 +216,7 @@ impl fmt::Display for Breach {
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for RequestViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.message, self.block) {
             (Some(message), Some(block)) => write!(f, "message {message}, block {block}: {}", self.breach),
@@ -227,22 +229,22 @@ impl fmt::Display for Violation {
 /// Finds everything that a provider would refuse about a request; nothing if it is legal.
 ///
 /// ```
-/// use epitome_wire::{Format, legality::{Rules, check}};
+/// use epitome_wire::{Format, legality::{ProviderRules, check}};
 ///
 /// let request = r#"{"messages":[{"role":"assistant","content":"hi"}]}"#;
-/// let found = check(Format::Anthropic, request, &Rules::of(Format::Anthropic));
+/// let found = check(Format::Anthropic, request, &ProviderRules::of(Format::Anthropic));
 /// assert_eq!(found[0].to_string(), "message 0: the first message is not the user's");
-/// assert!(check(Format::OpenaiChat, request, &Rules::of(Format::OpenaiChat)).is_empty());
+/// assert!(check(Format::OpenaiChat, request, &ProviderRules::of(Format::OpenaiChat)).is_empty());
 /// ```
-pub fn check(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
+pub fn check(format: Format, body: &str, rules: &ProviderRules) -> Vec<RequestViolation> {
     let request = match read(body) {
         Ok(request) => request,
         Err(error) => return vec![unreadable(&error)],
     };
-    let mut found = Findings::of(format);
+    let mut found = ViolationList::of(format);
     let messages = history(format, &request);
     if messages.is_empty() && !is_elsewhere(&request) && !is_bare(format, &request) {
-        found.add(None, None, Breach::NoMessages);
+        found.add(None, None, ViolationKind::NoMessages);
     }
     match format {
         Format::OpenaiChat => openai_chat::check(messages, rules, &mut found),
@@ -257,20 +259,20 @@ pub fn check(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
 /// came, so that only their authors can answer for their shapes.
 ///
 /// ```
-/// use epitome_wire::{Format, legality::{Remedy, Rules, inspect}};
+/// use epitome_wire::{Format, legality::{RuleRemedy, ProviderRules, inspect}};
 ///
 /// let request = r#"{"messages":[{"role":"user","content":"hi"},{"role":"narrator","content":"…"}]}"#;
-/// let found = inspect(Format::OpenaiChat, request, &Rules::of(Format::OpenaiChat));
+/// let found = inspect(Format::OpenaiChat, request, &ProviderRules::of(Format::OpenaiChat));
 /// assert_eq!((&*found[0].place, found[0].breach.rule().id), ("/messages/1/role", "role-known"));
-/// assert_eq!(found[0].breach.rule().remedy, Remedy::Named);
+/// assert_eq!(found[0].breach.rule().remedy, RuleRemedy::Named);
 /// ```
-pub fn inspect(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
+pub fn inspect(format: Format, body: &str, rules: &ProviderRules) -> Vec<RequestViolation> {
     let Ok(request) = read(body) else { return check(format, body, rules) };
-    let mut found = Findings::of(format);
-    let key = Keys::of(format).history;
+    let mut found = ViolationList::of(format);
+    let key = RequestKeys::of(format).history;
     match request.get(key) {
         Some(history) if !history.is_null() && history.as_array().is_none() && !is_bare(format, &request) => {
-            found.at(None, format!("/{key}"), Breach::HistoryType(history.kind()));
+            found.at(None, format!("/{key}"), ViolationKind::HistoryType(history.kind()));
         }
         _ => {}
     }
@@ -286,17 +288,19 @@ pub fn inspect(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
 }
 
 /// Returns true if a finding only repeats a fault in a shape.
-fn follows_from(other: &Violation, shape: &Violation) -> bool {
+fn follows_from(other: &RequestViolation, shape: &RequestViolation) -> bool {
     let is_within = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     let is_same = other.message == shape.message && other.breach.rule() == shape.breach.rule();
     match other.breach {
-        Breach::NoMessages => matches!(shape.breach, Breach::HistoryType(_)),
+        ViolationKind::NoMessages => matches!(shape.breach, ViolationKind::HistoryType(_)),
         // Content that cannot be read seems to be empty.
-        Breach::EmptyMessage | Breach::EmptyText => is_within(&shape.place, &other.place),
+        ViolationKind::EmptyMessage | ViolationKind::EmptyText => is_within(&shape.place, &other.place),
         _ => {
-            is_same || is_within(&other.place, &shape.place) && matches!(shape.breach, Breach::NotAnObject(_))
+            is_same
+                || is_within(&other.place, &shape.place)
+                    && matches!(shape.breach, ViolationKind::NotAnObject(_))
         }
     }
 }
@@ -307,30 +311,35 @@ fn shortened(text: &str) -> String {
 }
 
 /// Violations found so far.
-struct Findings {
+struct ViolationList {
     format: Format,
-    found: Vec<Violation>,
+    found: Vec<RequestViolation>,
 }
 
-impl Findings {
+impl ViolationList {
     fn of(format: Format) -> Self {
         Self { format, found: Vec::new() }
     }
 
-    fn add(&mut self, message: impl Into<Option<usize>>, block: impl Into<Option<usize>>, breach: Breach) {
+    fn add(
+        &mut self,
+        message: impl Into<Option<usize>>,
+        block: impl Into<Option<usize>>,
+        breach: ViolationKind,
+    ) {
         let (message, block) = (message.into(), block.into());
-        let history = Keys::of(self.format).history;
+        let history = RequestKeys::of(self.format).history;
         let within = if self.format == Format::OpenaiChat { "tool_calls" } else { "content" };
         let place = match (message, block) {
             (Some(message), Some(block)) => format!("/{history}/{message}/{within}/{block}"),
             (Some(message), None) => format!("/{history}/{message}"),
             (None, _) => String::new(),
         };
-        self.found.push(Violation { message, block, place, breach });
+        self.found.push(RequestViolation { message, block, place, breach });
     }
 
-    fn at(&mut self, message: Option<usize>, place: String, breach: Breach) {
-        self.found.push(Violation { message, block: None, place, breach });
+    fn at(&mut self, message: Option<usize>, place: String, breach: ViolationKind) {
+        self.found.push(RequestViolation { message, block: None, place, breach });
     }
 }
 
@@ -338,13 +347,13 @@ fn read(body: &str) -> Result<Json<'_>, WireError> {
     Json::parse(body, "a request")?.require_object("a request")
 }
 
-fn unreadable(error: &WireError) -> Violation {
-    let breach = Breach::Unreadable(error.to_string());
-    Violation { message: None, block: None, place: String::new(), breach }
+fn unreadable(error: &WireError) -> RequestViolation {
+    let breach = ViolationKind::Unreadable(error.to_string());
+    RequestViolation { message: None, block: None, place: String::new(), breach }
 }
 
 fn history<'j>(format: Format, request: &'j Json<'_>) -> &'j [Json<'j>] {
-    request.array_at(Keys::of(format).history)
+    request.array_at(RequestKeys::of(format).history)
 }
 
 /// Returns true if the provider has a history of its own that this one continues.
@@ -355,25 +364,25 @@ fn is_elsewhere(request: &Json<'_>) -> bool {
 
 /// Returns true if the history is only a text.
 fn is_bare(format: Format, request: &Json<'_>) -> bool {
-    format == Format::OpenaiResponses && request.text_at(Keys::of(format).history).is_some()
+    format == Format::OpenaiResponses && request.text_at(RequestKeys::of(format).history).is_some()
 }
 
 /// Checks the roles of the first and the last message; `ends` are the place and role of each message that counts.
 fn ends<'m>(
     mut speakers: impl DoubleEndedIterator<Item = (usize, &'m str)>,
-    rules: &Rules,
-    found: &mut Findings,
+    rules: &ProviderRules,
+    found: &mut ViolationList,
 ) {
     let first = speakers.next();
     let last = speakers.next_back().or(first);
     if let Some((index, "assistant")) = first
-        && rules.has(Rule::FirstIsUser)
+        && rules.has(ProviderRule::FirstIsUser)
     {
-        found.add(index, None, Breach::FirstIsNotUser);
+        found.add(index, None, ViolationKind::FirstIsNotUser);
     }
     if let Some((index, "assistant")) = last
-        && rules.has(Rule::PrefillRefused)
+        && rules.has(ProviderRule::PrefillRefused)
     {
-        found.add(index, None, Breach::LastIsAssistant);
+        found.add(index, None, ViolationKind::LastIsAssistant);
     }
 }

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use super::{Breach, Findings, Rule, Rules, ends};
-use crate::{decoded, json::Json, openai_chat::REASONING};
+use super::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
+use crate::{decode_parts, json::Json, openai_chat::REASONING_MEMBERS};
 
-pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
-    let mut open = Open::default();
+pub(super) fn check(messages: &[Json<'_>], rules: &ProviderRules, found: &mut ViolationList) {
+    let mut open = OpenChatCalls::default();
     for (index, message) in messages.iter().enumerate() {
         // Empty content of an answer is reported where its calls are known.
         let is_empty = message.get("content").and_then(Json::as_array).is_some_and(<[_]>::is_empty);
         if is_empty && (message.text_at("role") != Some("assistant") || has_calls(message)) {
-            found.add(index, None, Breach::EmptyMessage);
+            found.add(index, None, ViolationKind::EmptyMessage);
         }
         match message.text_at("role") {
             Some("tool") => open.answer(index, "", message.text_at("tool_call_id"), found),
@@ -20,16 +20,16 @@ pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) 
             role => {
                 open.close(found);
                 if role == Some("assistant") {
-                    open = Open::of(index, message, found);
+                    open = OpenChatCalls::of(index, message, found);
                 }
             }
         }
     }
     open.close(found);
-    if rules.has(Rule::ReasoningReturned) {
+    if rules.has(ProviderRule::ReasoningReturned) {
         reasoning(messages, found);
     }
-    if rules.has(Rule::CallsSigned) {
+    if rules.has(ProviderRule::CallsSigned) {
         signatures(messages, found);
     }
     let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
@@ -40,25 +40,25 @@ pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) 
 }
 
 fn has_calls(answer: &Json<'_>) -> bool {
-    ["tool_calls", "function_call"].into_iter().any(|key| decoded::count(answer.get(key)) > 0)
+    ["tool_calls", "function_call"].into_iter().any(|key| decode_parts::count(answer.get(key)) > 0)
 }
 
 /// Checks that if one answer has its reasoning, every answer that called tools has it: the model thinks.
-fn reasoning(messages: &[Json<'_>], found: &mut Findings) {
-    let has = |message: &Json<'_>| REASONING.into_iter().any(|key| message.text_at(key).is_some());
+fn reasoning(messages: &[Json<'_>], found: &mut ViolationList) {
+    let has = |message: &Json<'_>| REASONING_MEMBERS.into_iter().any(|key| message.text_at(key).is_some());
     let is_answer = |message: &Json<'_>| message.text_at("role") == Some("assistant");
     if !messages.iter().any(|message| is_answer(message) && has(message)) {
         return;
     }
     for (index, message) in messages.iter().enumerate().filter(|(_, message)| is_answer(message)) {
         if !message.array_at("tool_calls").is_empty() && !has(message) {
-            found.add(index, None, Breach::ReasoningMissing);
+            found.add(index, None, ViolationKind::ReasoningMissing);
         }
     }
 }
 
 /// Checks that since the user's last message, the first call of each answer carries its server's signature.
-fn signatures(messages: &[Json<'_>], found: &mut Findings) {
+fn signatures(messages: &[Json<'_>], found: &mut ViolationList) {
     let role = |message: &Json<'_>, role: &str| message.text_at("role") == Some(role);
     let begin = messages.iter().rposition(|message| role(message, "user")).map_or(0, |asked| asked + 1);
     for (index, message) in messages.iter().enumerate().skip(begin) {
@@ -67,7 +67,11 @@ fn signatures(messages: &[Json<'_>], found: &mut Findings) {
         };
         let signature = || call.get("extra_content")?.get("google")?.text_at("thought_signature");
         if signature().is_none_or(str::is_empty) {
-            found.add(index, 0, Breach::CallUnsigned(call.text_at("id").unwrap_or_default().to_owned()));
+            found.add(
+                index,
+                0,
+                ViolationKind::CallUnsigned(call.text_at("id").unwrap_or_default().to_owned()),
+            );
         }
     }
 }
@@ -77,19 +81,19 @@ const BY_NAME: &str = "function ";
 
 /// Calls of the last answer that are not answered yet.
 #[derive(Default)]
-struct Open {
+struct OpenChatCalls {
     index: usize,
     ids: BTreeSet<String>,
 }
 
-impl Open {
-    fn of(index: usize, answer: &Json<'_>, found: &mut Findings) -> Self {
+impl OpenChatCalls {
+    fn of(index: usize, answer: &Json<'_>, found: &mut ViolationList) -> Self {
         let mut open = Self { index, ids: BTreeSet::new() };
         for (block, call) in answer.array_at("tool_calls").iter().enumerate() {
             match call.text_at("id") {
-                None => found.add(index, block, Breach::CallWithoutId),
+                None => found.add(index, block, ViolationKind::CallWithoutId),
                 Some(id) if !open.ids.insert(id.to_owned()) => {
-                    found.add(index, block, Breach::DuplicateCall(id.to_owned()));
+                    found.add(index, block, ViolationKind::DuplicateCall(id.to_owned()));
                 }
                 Some(_) => {}
             }
@@ -97,26 +101,26 @@ impl Open {
         if let Some(called) = answer.get("function_call").filter(|called| !called.is_null()) {
             match called.text_at("name") {
                 Some(name) => drop(open.ids.insert(format!("{BY_NAME}{name}"))),
-                None => found.add(index, None, Breach::CallWithoutId),
+                None => found.add(index, None, ViolationKind::CallWithoutId),
             }
         }
-        let said = |key: &str| decoded::count(answer.get(key)) > 0;
+        let said = |key: &str| decode_parts::count(answer.get(key)) > 0;
         if open.ids.is_empty() && !["content", "refusal", "audio", "tool_calls"].into_iter().any(said) {
-            found.add(index, None, Breach::EmptyMessage);
+            found.add(index, None, ViolationKind::EmptyMessage);
         }
         open
     }
 
-    fn answer(&mut self, index: usize, prefix: &str, id: Option<&str>, found: &mut Findings) {
+    fn answer(&mut self, index: usize, prefix: &str, id: Option<&str>, found: &mut ViolationList) {
         let id = id.unwrap_or_default();
         if !self.ids.remove(&format!("{prefix}{id}")) {
-            found.add(index, None, Breach::AnswersNothing(id.to_owned()));
+            found.add(index, None, ViolationKind::AnswersNothing(id.to_owned()));
         }
     }
 
-    fn close(&mut self, found: &mut Findings) {
+    fn close(&mut self, found: &mut ViolationList) {
         for id in std::mem::take(&mut self.ids) {
-            found.add(self.index, None, Breach::CallUnanswered(id));
+            found.add(self.index, None, ViolationKind::CallUnanswered(id));
         }
     }
 }

@@ -5,22 +5,28 @@
 
 use std::collections::HashMap;
 
-use super::{Breach, Findings, Rules, ends, is_elsewhere};
-use crate::{json::Json, openai_responses::CALLS};
+use super::{ProviderRules, ViolationKind, ViolationList, ends, is_elsewhere};
+use crate::{json::Json, openai_responses::CLIENT_CALL_KINDS};
 
-pub(super) fn check(request: &Json<'_>, items: &[Json<'_>], rules: &Rules, found: &mut Findings) {
+pub(super) fn check(
+    request: &Json<'_>,
+    items: &[Json<'_>],
+    rules: &ProviderRules,
+    found: &mut ViolationList,
+) {
     let newest = items.iter().rposition(is_compaction);
     let begin = newest.map_or(0, |newest| newest + 1);
-    let lost = if newest.is_some() || is_elsewhere(request) { Lost::Perhaps } else { Lost::Never };
-    let mut calls = Calls { made: HashMap::new(), lost };
+    let lost =
+        if newest.is_some() || is_elsewhere(request) { MissingCalls::Perhaps } else { MissingCalls::Never };
+    let mut calls = ResponsesCalls { made: HashMap::new(), lost };
     for (index, item) in items.iter().enumerate().skip(begin) {
         let kind = item.text_at("type").unwrap_or("message");
-        if let Some((_, output)) = CALLS.iter().find(|(call, _)| *call == kind) {
+        if let Some((_, output)) = CLIENT_CALL_KINDS.iter().find(|(call, _)| *call == kind) {
             calls.call(index, output, item, found);
-        } else if CALLS.iter().any(|(_, output)| *output == kind) {
+        } else if CLIENT_CALL_KINDS.iter().any(|(_, output)| *output == kind) {
             calls.answer(index, kind, item, found);
         } else if kind == "reasoning" && !items.get(index + 1).is_some_and(is_made) {
-            found.add(index, None, Breach::ReasoningAlone);
+            found.add(index, None, ViolationKind::ReasoningAlone);
         }
     }
     calls.close(found);
@@ -28,45 +34,45 @@ pub(super) fn check(request: &Json<'_>, items: &[Json<'_>], rules: &Rules, found
 }
 
 /// Calls made so far.
-struct Calls<'j> {
-    made: HashMap<&'j str, Call>,
-    lost: Lost,
+struct ResponsesCalls<'j> {
+    made: HashMap<&'j str, ResponsesCall>,
+    lost: MissingCalls,
 }
 
 /// Reports whether a call may have been made that the request does not hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lost {
+enum MissingCalls {
     Never,
     Perhaps,
 }
 
-struct Call {
+struct ResponsesCall {
     index: usize,
     /// Kind of its output item.
     output: &'static str,
     is_open: bool,
 }
 
-impl<'j> Calls<'j> {
-    fn call(&mut self, index: usize, output: &'static str, item: &'j Json<'_>, found: &mut Findings) {
+impl<'j> ResponsesCalls<'j> {
+    fn call(&mut self, index: usize, output: &'static str, item: &'j Json<'_>, found: &mut ViolationList) {
         match item.text_at("call_id") {
             // The provider itself answers a search that has no id.
             None if output == "tool_search_output" => {}
-            None => found.add(index, None, Breach::CallWithoutId),
+            None => found.add(index, None, ViolationKind::CallWithoutId),
             Some(id) if self.made.contains_key(id) => {
-                found.add(index, None, Breach::DuplicateCall(id.to_owned()));
+                found.add(index, None, ViolationKind::DuplicateCall(id.to_owned()));
             }
             Some(id) => {
-                self.made.insert(id, Call { index, output, is_open: true });
+                self.made.insert(id, ResponsesCall { index, output, is_open: true });
             }
         }
     }
 
-    fn answer(&mut self, index: usize, kind: &str, item: &Json<'_>, found: &mut Findings) {
+    fn answer(&mut self, index: usize, kind: &str, item: &Json<'_>, found: &mut ViolationList) {
         let by_id = || item.text_at("id").filter(|_| kind == "local_shell_call_output");
         let Some(id) = item.text_at("call_id").or_else(by_id) else {
             if kind != "tool_search_output" {
-                found.add(index, None, Breach::AnswersNothing(String::new()));
+                found.add(index, None, ViolationKind::AnswersNothing(String::new()));
             }
             return;
         };
@@ -74,20 +80,20 @@ impl<'j> Calls<'j> {
             Some(call) if call.is_open => {
                 call.is_open = false;
                 if call.output != kind {
-                    found.add(index, None, Breach::WrongKind(id.to_owned()));
+                    found.add(index, None, ViolationKind::WrongKind(id.to_owned()));
                 }
             }
-            None if self.lost == Lost::Perhaps => {}
-            Some(_) | None => found.add(index, None, Breach::AnswersNothing(id.to_owned())),
+            None if self.lost == MissingCalls::Perhaps => {}
+            Some(_) | None => found.add(index, None, ViolationKind::AnswersNothing(id.to_owned())),
         }
     }
 
-    fn close(self, found: &mut Findings) {
+    fn close(self, found: &mut ViolationList) {
         let open = self.made.iter().filter(|(_, call)| call.is_open);
         let mut open: Vec<(usize, &str)> = open.map(|(id, call)| (call.index, *id)).collect();
         open.sort_unstable();
         for (index, id) in open {
-            found.add(index, None, Breach::CallUnanswered(id.to_owned()));
+            found.add(index, None, ViolationKind::CallUnanswered(id.to_owned()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The rules by name: the requirement, the formats it applies to, and the remedy when a request is written.
 
-use super::Breach;
+use super::ViolationKind;
 use crate::format::Format;
 
 /// A requirement that providers make of a request.
@@ -13,12 +13,12 @@ pub struct LegalityRule {
     /// The requirement in a sentence.
     pub sentence: &'static str,
     /// Remedy applied where a request is written.
-    pub remedy: Remedy,
+    pub remedy: RuleRemedy,
 }
 
 /// Remedy for a broken rule that does not guess what the request's author meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remedy {
+pub enum RuleRemedy {
     /// The fault is repaired by completing, reordering or leaving out: no content is lost that a provider would have
     /// read.
     Mended,
@@ -35,15 +35,15 @@ const RESPONSES: &[Format] = &[Format::OpenaiResponses];
 const ANTHROPIC: &[Format] = &[Format::Anthropic];
 
 const fn mended(id: &'static str, formats: &'static [Format], sentence: &'static str) -> LegalityRule {
-    LegalityRule { id, formats, sentence, remedy: Remedy::Mended }
+    LegalityRule { id, formats, sentence, remedy: RuleRemedy::Mended }
 }
 
 const fn named(id: &'static str, formats: &'static [Format], sentence: &'static str) -> LegalityRule {
-    LegalityRule { id, formats, sentence, remedy: Remedy::Named }
+    LegalityRule { id, formats, sentence, remedy: RuleRemedy::Named }
 }
 
 /// Every rule that is checked.
-pub const RULES: [LegalityRule; 38] = [
+pub const LEGALITY_RULES: [LegalityRule; 38] = [
     named("readable", ALL, "A request is a JSON object."),
     mended("has-messages", ALL, "There is at least one message."),
     named("history-is-list", ALL, "The history is a list of messages."),
@@ -92,7 +92,7 @@ pub const RULES: [LegalityRule; 38] = [
     mended("call-signed", CHAT, "Where the model demands it, the first call of a turn has its signature."),
 ];
 
-impl Breach {
+impl ViolationKind {
     /// The rule that is broken.
     pub fn rule(&self) -> &'static LegalityRule {
         let id = match self {
@@ -135,6 +135,6 @@ impl Breach {
             Self::TooManyBreakpoints(_) => "breakpoints",
             Self::CallUnsigned(_) => "call-signed",
         };
-        RULES.iter().find(|rule| rule.id == id).expect("every rule that is named is in the table")
+        LEGALITY_RULES.iter().find(|rule| rule.id == id).expect("every rule that is named is in the table")
     }
 }

@@ -4,15 +4,15 @@
 //! never again. Only faults that a provider certainly refuses are found: members, blocks and items of unknown kinds
 //! are legal, and are carried as they came.
 
-use super::Breach;
-use crate::{format::Format, json::Json, openai_responses::CALLS};
+use super::ViolationKind;
+use crate::{format::Format, json::Json, openai_responses::CLIENT_CALL_KINDS};
 
 /// Finds everything about a message that its provider would refuse in any context, each fault with its place in the
 /// message as a JSON pointer.
-pub(crate) fn check(format: Format, message: &Json<'_>) -> Vec<(String, Breach)> {
-    let mut shape = Shape::default();
+pub(crate) fn check(format: Format, message: &Json<'_>) -> Vec<(String, ViolationKind)> {
+    let mut shape = ShapeFaults::default();
     if !message.is_object() {
-        shape.add("", Breach::NotAnObject(message.kind()));
+        shape.add("", ViolationKind::NotAnObject(message.kind()));
         return shape.0;
     }
     match format {
@@ -24,20 +24,20 @@ pub(crate) fn check(format: Format, message: &Json<'_>) -> Vec<(String, Breach)>
 }
 
 #[derive(Default)]
-struct Shape(Vec<(String, Breach)>);
+struct ShapeFaults(Vec<(String, ViolationKind)>);
 
-impl Shape {
-    fn add(&mut self, place: &str, breach: Breach) {
+impl ShapeFaults {
+    fn add(&mut self, place: &str, breach: ViolationKind) {
         self.0.push((place.to_owned(), breach));
     }
 
     /// Finds a role that the provider does not know.
     fn role<'j>(&mut self, message: &'j Json<'_>, known: &[&str]) -> Option<&'j str> {
         match message.get("role").map(|role| (role, role.as_text())) {
-            None => self.add("", Breach::RoleMissing),
+            None => self.add("", ViolationKind::RoleMissing),
             Some((_, Some(role))) if known.contains(&role) => return Some(role),
-            Some((_, Some(role))) => self.add("/role", Breach::RoleUnknown(role.to_owned())),
-            Some((role, None)) => self.add("/role", Breach::RoleUnknown(role.raw.to_owned())),
+            Some((_, Some(role))) => self.add("/role", ViolationKind::RoleUnknown(role.to_owned())),
+            Some((role, None)) => self.add("/role", ViolationKind::RoleUnknown(role.raw.to_owned())),
         }
         None
     }
@@ -48,7 +48,7 @@ impl Shape {
         let content = message.get("content").filter(|content| !content.is_null());
         match content {
             None if matches!(role, "assistant" | "function") => {}
-            None => self.add("", Breach::ContentNull),
+            None => self.add("", ViolationKind::ContentNull),
             Some(content) => self.content("/content", content, &["text"]),
         }
         if role != "assistant" {
@@ -57,7 +57,7 @@ impl Shape {
         let calls = message.get("tool_calls").filter(|calls| !calls.is_null());
         match calls.map(|calls| (calls, calls.as_array())) {
             None => {}
-            Some((calls, None)) => self.add("/tool_calls", Breach::CallsType(calls.kind())),
+            Some((calls, None)) => self.add("/tool_calls", ViolationKind::CallsType(calls.kind())),
             Some((_, Some(calls))) => {
                 for (index, call) in calls.iter().enumerate() {
                     self.chat_call(&format!("/tool_calls/{index}"), call);
@@ -68,7 +68,7 @@ impl Shape {
 
     fn chat_call(&mut self, place: &str, call: &Json<'_>) {
         if !call.is_object() {
-            return self.add(place, Breach::NotAnObject(call.kind()));
+            return self.add(place, ViolationKind::NotAnObject(call.kind()));
         }
         // A call of an unknown kind may have its name elsewhere.
         let (inner, given) = match call.text_at("type") {
@@ -77,16 +77,16 @@ impl Shape {
             Some(_) => return,
         };
         if call.text_at("id").is_none_or(str::is_empty) {
-            self.add(place, Breach::CallWithoutId);
+            self.add(place, ViolationKind::CallWithoutId);
         }
         let called = call.get(inner);
         if called.and_then(|called| called.text_at("name")).is_none_or(str::is_empty) {
-            self.add(place, Breach::CallWithoutName);
+            self.add(place, ViolationKind::CallWithoutName);
         }
         if let Some(arguments) = called.and_then(|called| called.get(given))
             && arguments.as_text().is_none()
         {
-            self.add(&format!("{place}/{inner}/{given}"), Breach::ArgumentsType(arguments.kind()));
+            self.add(&format!("{place}/{inner}/{given}"), ViolationKind::ArgumentsType(arguments.kind()));
         }
     }
 
@@ -95,7 +95,7 @@ impl Shape {
             Some(Some("message")) => self.responses_message(item),
             Some(Some(kind)) => self.responses_item(kind, item),
             None if item.get("role").is_some() => self.responses_message(item),
-            Some(None) | None => self.add("", Breach::ItemWithoutType),
+            Some(None) | None => self.add("", ViolationKind::ItemWithoutType),
         }
     }
 
@@ -107,7 +107,7 @@ impl Shape {
             return;
         }
         match item.get("content").filter(|content| !content.is_null()) {
-            None => self.add("", Breach::ContentMissing),
+            None => self.add("", ViolationKind::ContentMissing),
             Some(content) => self.content("/content", content, &["input_text", "output_text", "text"]),
         }
     }
@@ -115,12 +115,12 @@ impl Shape {
     fn responses_item(&mut self, kind: &str, item: &Json<'_>) {
         let named = matches!(kind, "function_call" | "custom_tool_call");
         if named && item.text_at("name").is_none_or(str::is_empty) {
-            self.add("", Breach::CallWithoutName);
+            self.add("", ViolationKind::CallWithoutName);
         }
         // The provider itself answers a search that has no id.
-        let is_call = CALLS.iter().any(|(call, _)| *call == kind) && kind != "tool_search_call";
+        let is_call = CLIENT_CALL_KINDS.iter().any(|(call, _)| *call == kind) && kind != "tool_search_call";
         if is_call && item.text_at("call_id").is_none_or(str::is_empty) {
-            self.add("", Breach::CallWithoutId);
+            self.add("", ViolationKind::CallWithoutId);
         }
         let given = match kind {
             "function_call" => "arguments",
@@ -130,11 +130,11 @@ impl Shape {
         if let Some(arguments) = item.get(given)
             && arguments.as_text().is_none()
         {
-            self.add(&format!("/{given}"), Breach::ArgumentsType(arguments.kind()));
+            self.add(&format!("/{given}"), ViolationKind::ArgumentsType(arguments.kind()));
         }
         if matches!(kind, "function_call_output" | "custom_tool_call_output") {
             match item.get("output") {
-                None => self.add("", Breach::ContentMissing),
+                None => self.add("", ViolationKind::ContentMissing),
                 Some(output) => self.content("/output", output, &["input_text", "output_text", "text"]),
             }
         }
@@ -152,13 +152,13 @@ impl Shape {
             match block.text_at("type") {
                 Some("tool_use") => {
                     if block.text_at("id").is_none_or(str::is_empty) {
-                        self.add(&place, Breach::CallWithoutId);
+                        self.add(&place, ViolationKind::CallWithoutId);
                     }
                     if block.text_at("name").is_none_or(str::is_empty) {
-                        self.add(&place, Breach::CallWithoutName);
+                        self.add(&place, ViolationKind::CallWithoutName);
                     }
                     if let Some(input) = block.get("input").filter(|input| !input.is_object()) {
-                        self.add(&format!("{place}/input"), Breach::InputType(input.kind()));
+                        self.add(&format!("{place}/input"), ViolationKind::InputType(input.kind()));
                     }
                 }
                 Some("tool_result") => {
@@ -177,18 +177,18 @@ impl Shape {
             return;
         }
         let Some(parts) = content.as_array() else {
-            return self.add(place, Breach::ContentType(content.kind()));
+            return self.add(place, ViolationKind::ContentType(content.kind()));
         };
         for (index, part) in parts.iter().enumerate() {
             let place = format!("{place}/{index}");
             if !part.is_object() {
-                self.add(&place, Breach::NotAnObject(part.kind()));
+                self.add(&place, ViolationKind::NotAnObject(part.kind()));
                 continue;
             }
             match part.text_at("type") {
-                None => self.add(&place, Breach::PartWithoutType),
+                None => self.add(&place, ViolationKind::PartWithoutType),
                 Some(kind) if texts.contains(&kind) && part.text_at("text").is_none() => {
-                    self.add(&format!("{place}/text"), Breach::TextMissing);
+                    self.add(&format!("{place}/text"), ViolationKind::TextMissing);
                 }
                 Some(_) => {}
             }

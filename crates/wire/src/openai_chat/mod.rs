@@ -7,16 +7,16 @@
 use std::ops::Range;
 
 use epitome_core::{
-    Event, Fact, Part, Tokens,
-    event::{CallForm, Dialect, Instruction, ToolCall, ToolResult, Usage},
+    ContentPart, Event, Fact, Tokens,
+    event::{CallForm, InstructionKind, RawDialect, ToolCall, ToolResult, Usage},
 };
 
 use crate::{
-    decoded::{self, carried, opaque},
+    decode_parts::{self, carried_fact, opaque_part},
     error::WireError,
     json::Json,
     media,
-    normal::{self, Found},
+    normal_digest::{self, ChatMessageSource},
 };
 
 /// Reads one message.
@@ -29,7 +29,7 @@ use crate::{
 /// # Ok::<(), epitome_wire::WireError>(())
 /// ```
 pub fn message(json: &str) -> Result<Event, WireError> {
-    Json::parse(json, "a Chat message").map(|message| read_message(&message, Found::InRequest))
+    Json::parse(json, "a Chat message").map(|message| read_message(&message, ChatMessageSource::InRequest))
 }
 
 /// Reads a `usage` object.
@@ -38,48 +38,48 @@ pub fn usage(json: &str) -> Result<Usage, WireError> {
     Json::parse(json, WHAT)?.require_object(WHAT).map(|usage| read_usage(&usage))
 }
 
-pub(crate) fn read_message(message: &Json<'_>, found: Found) -> Event {
-    let normal = normal::chat_message(message, found);
-    decoded::event(Dialect::OpenaiChat, message, fact(message), Some(normal))
+pub(crate) fn read_message(message: &Json<'_>, found: ChatMessageSource) -> Event {
+    let normal = normal_digest::chat_message(message, found);
+    decode_parts::event(RawDialect::OpenaiChat, message, fact(message), Some(normal))
 }
 
 fn fact(message: &Json<'_>) -> Fact {
-    let said = || decoded::parts(message.get("content"), part);
+    let said = || decode_parts::parts(message.get("content"), part);
     match message.text_at("role") {
         Some("user") => Fact::UserSaid { parts: said() },
-        Some("assistant") => Fact::AssistantSaid { answer: None, model: None, parts: answered(message) },
-        Some("system" | "developer") => Fact::Instructed { what: Instruction::Message, parts: said() },
+        Some("assistant") => Fact::AssistantSaid { answer: None, model: None, parts: answer_parts(message) },
+        Some("system" | "developer") => Fact::Instructed { what: InstructionKind::Message, parts: said() },
         Some("tool") => returned(message, "tool_call_id"),
         // Calls that this deprecated role answers have no id: the name serves as one on both sides.
         Some("function") => returned(message, "name"),
-        _ => carried(message, "message"),
+        _ => carried_fact(message, "message"),
     }
 }
 
-pub(crate) fn answered(message: &Json<'_>) -> Vec<Part> {
-    let mut parts: Vec<Part> = reasoning(message)
-        .map(|text| Part::Reasoning { text: text.to_owned(), seal: None })
+pub(crate) fn answer_parts(message: &Json<'_>) -> Vec<ContentPart> {
+    let mut parts: Vec<ContentPart> = reasoning(message)
+        .map(|text| ContentPart::Reasoning { text: text.to_owned(), seal: None })
         .into_iter()
         .collect();
-    parts.extend(decoded::parts(message.get("content"), part));
+    parts.extend(decode_parts::parts(message.get("content"), part));
     let refusal = message.text_at("refusal").filter(|text| !text.is_empty());
-    parts.extend(refusal.map(|text| Part::Refusal { text: text.to_owned() }));
+    parts.extend(refusal.map(|text| ContentPart::Refusal { text: text.to_owned() }));
     parts.extend(message.get("audio").filter(|audio| !audio.is_null()).map(spoken));
     if let Some(calls) = message.get("tool_calls").filter(|calls| !calls.is_null()) {
         match calls.as_array() {
             Some(calls) => parts.extend(calls.iter().map(call)),
-            None => parts.push(opaque(calls, "tool_calls")),
+            None => parts.push(opaque_part(calls, "tool_calls")),
         }
     }
     if let Some(called) = message.get("function_call").filter(|called| !called.is_null()) {
         let known = called.text_at("name").and_then(|name| function(name, called));
-        parts.push(known.unwrap_or_else(|| opaque(called, "function_call")));
+        parts.push(known.unwrap_or_else(|| opaque_part(called, "function_call")));
     }
     parts
 }
 
 /// Indices of an answer's parts, by the members they come from.
-pub(crate) struct Places {
+pub(crate) struct ChatPartIndices {
     pub(crate) reasoning: Option<usize>,
     pub(crate) content: Range<usize>,
     pub(crate) refusal: Option<usize>,
@@ -89,8 +89,8 @@ pub(crate) struct Places {
     end: usize,
 }
 
-impl Places {
-    /// Finds the indices in the parts that [`answered`] reads.
+impl ChatPartIndices {
+    /// Finds the indices in the parts that [`answer_parts`] reads.
     pub(crate) fn of(message: &Json<'_>) -> Self {
         let mut end = 0;
         let mut take = |count: usize| {
@@ -100,7 +100,7 @@ impl Places {
         let said = |key: &str| message.get(key).filter(|value| !value.is_null());
         let one = |range: Range<usize>| (!range.is_empty()).then_some(range.start);
         let reasoning = one(take(usize::from(reasoning(message).is_some())));
-        let content = take(decoded::count(message.get("content")));
+        let content = take(decode_parts::count(message.get("content")));
         let refusal = one(take(usize::from(message.text_at("refusal").is_some_and(|text| !text.is_empty()))));
         let audio = one(take(usize::from(said("audio").is_some())));
         let calls = said("tool_calls").map_or(0, |calls| calls.as_array().map_or(1, <[_]>::len));
@@ -121,83 +121,85 @@ impl Places {
 }
 
 /// Members in which servers put the reasoning of an answer.
-pub(crate) const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
+pub(crate) const REASONING_MEMBERS: [&str; 2] = ["reasoning_content", "reasoning"];
 
 fn reasoning<'m>(message: &'m Json<'_>) -> Option<&'m str> {
-    let reasoning = REASONING.into_iter().find_map(|key| message.text_at(key));
+    let reasoning = REASONING_MEMBERS.into_iter().find_map(|key| message.text_at(key));
     reasoning.filter(|text| !text.is_empty())
 }
 
 fn returned(message: &Json<'_>, id: &str) -> Fact {
-    let Some(call) = message.text_at(id) else { return carried(message, "tool") };
+    let Some(call) = message.text_at(id) else { return carried_fact(message, "tool") };
     let result = ToolResult {
         call: call.into(),
         name: message.text_at("name").map(Into::into),
-        parts: decoded::parts(message.get("content"), part),
+        parts: decode_parts::parts(message.get("content"), part),
         error: false,
     };
     Fact::ToolReturned { results: vec![result], parts: Vec::new() }
 }
 
-fn call(call: &Json<'_>) -> Part {
+fn call(call: &Json<'_>) -> ContentPart {
     let known = call.text_at("id").and_then(|id| match (call.get("function"), call.get("custom")) {
         (Some(called), _) if call.text_at("type").is_none_or(|kind| kind == "function") => {
             function(id, called)
         }
-        (_, Some(called)) if call.text_at("type") == Some("custom") => Some(Part::ToolCall(ToolCall {
-            form: CallForm::Custom,
-            ..ToolCall::function(id, called.text_at("name")?, called.text_at("input")?)
-        })),
+        (_, Some(called)) if call.text_at("type") == Some("custom") => {
+            Some(ContentPart::ToolCall(ToolCall {
+                form: CallForm::Custom,
+                ..ToolCall::function(id, called.text_at("name")?, called.text_at("input")?)
+            }))
+        }
         _ => None,
     });
-    known.unwrap_or_else(|| opaque(call, "tool_call"))
+    known.unwrap_or_else(|| opaque_part(call, "tool_call"))
 }
 
-fn function(id: &str, called: &Json<'_>) -> Option<Part> {
+fn function(id: &str, called: &Json<'_>) -> Option<ContentPart> {
     // Some servers send the arguments as an object: its text is the JSON that the model wrote.
     let arguments = called.get("arguments").map_or("", |given| given.as_text().unwrap_or(given.raw));
-    Some(Part::ToolCall(ToolCall::function(id, called.text_at("name")?, arguments)))
+    Some(ContentPart::ToolCall(ToolCall::function(id, called.text_at("name")?, arguments)))
 }
 
 /// Reads an answer's sound: a response holds its bytes, a later request only its id.
-fn spoken(audio: &Json<'_>) -> Part {
-    let bytes = audio.text_at("data").and_then(|data| media::inline("", data));
+fn spoken(audio: &Json<'_>) -> ContentPart {
+    let bytes = audio.text_at("data").and_then(|data| media::inline_part("", data));
     bytes
-        .or_else(|| audio.text_at("id").map(|id| media::elsewhere("", id)))
-        .unwrap_or_else(|| opaque(audio, "audio"))
+        .or_else(|| audio.text_at("id").map(|id| media::linked_part("", id)))
+        .unwrap_or_else(|| opaque_part(audio, "audio"))
 }
 
 /// One content part.
-pub(crate) fn part(part: &Json<'_>) -> Part {
+pub(crate) fn part(part: &Json<'_>) -> ContentPart {
     let known = match part.text_at("type") {
-        Some("text") => part.text_at("text").map(Part::text),
-        Some("refusal") => part.text_at("refusal").map(|text| Part::Refusal { text: text.to_owned() }),
+        Some("text") => part.text_at("text").map(ContentPart::text),
+        Some("refusal") => part.text_at("refusal").map(|text| ContentPart::Refusal { text: text.to_owned() }),
         Some("image_url") => part
             .get("image_url")
             .and_then(|image| image.text_at("url").or_else(|| image.as_text()))
-            .and_then(|url| media::by_url(media::ANY_IMAGE, url)),
-        Some("input_audio") => part.get("input_audio").and_then(heard),
+            .and_then(|url| media::url_part(media::ANY_IMAGE, url)),
+        Some("input_audio") => part.get("input_audio").and_then(audio_part),
         Some("file") => part.get("file").and_then(|file| {
-            let bytes = file.text_at("file_data").and_then(|data| media::file_data("", data));
-            bytes.or_else(|| file.text_at("file_id").map(|id| media::elsewhere("", id)))
+            let bytes = file.text_at("file_data").and_then(|data| media::file_part("", data));
+            bytes.or_else(|| file.text_at("file_id").map(|id| media::linked_part("", id)))
         }),
         _ => None,
     };
-    known.unwrap_or_else(|| opaque(part, "part"))
+    known.unwrap_or_else(|| opaque_part(part, "part"))
 }
 
 /// Reads sound in a user message: `{"data": …, "format": "wav"}`.
-pub(crate) fn heard(audio: &Json<'_>) -> Option<Part> {
+pub(crate) fn audio_part(audio: &Json<'_>) -> Option<ContentPart> {
     let mime = audio.text_at("format").map_or_else(String::new, |format| format!("audio/{format}"));
-    media::inline(&mime, audio.text_at("data")?)
+    media::inline_part(&mime, audio.text_at("data")?)
 }
 
 /// A tool definition under its name.
-pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
+pub(crate) fn tool_part(tool: &Json<'_>) -> ContentPart {
     let inner = tool.get("function").or_else(|| tool.get("custom"));
     match inner.unwrap_or(tool).text_at("name") {
-        Some(name) => Part::Opaque { name: name.to_owned(), json: tool.raw.to_owned() },
-        None => opaque(tool, "tool"),
+        Some(name) => ContentPart::Opaque { name: name.to_owned(), json: tool.raw.to_owned() },
+        None => opaque_part(tool, "tool"),
     }
 }
 
@@ -229,14 +231,14 @@ mod tests {
     fn every_part_of_an_answer_has_its_place() {
         let check = |message: &str| {
             let json = Json::parse(message, "a test").unwrap();
-            let (places, parts) = (Places::of(&json), answered(&json));
+            let (places, parts) = (ChatPartIndices::of(&json), answer_parts(&json));
             assert_eq!(places.count(), parts.len(), "{message}");
             for (place, part) in parts.iter().enumerate() {
-                let is_call = matches!(part, Part::ToolCall(_));
+                let is_call = matches!(part, ContentPart::ToolCall(_));
                 assert!(!is_call || places.is_call(place), "{message}");
                 assert_eq!(
                     places.reasoning == Some(place),
-                    matches!(part, Part::Reasoning { .. }),
+                    matches!(part, ContentPart::Reasoning { .. }),
                     "{message}"
                 );
             }

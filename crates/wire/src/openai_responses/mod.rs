@@ -6,23 +6,23 @@
 //! `compaction`.
 
 use epitome_core::{
-    Event, Fact, Part,
-    event::{CallForm, Dialect, Instruction, Seal, ToolCall, ToolResult, Usage},
+    ContentPart, Event, Fact,
+    event::{CallForm, InstructionKind, RawDialect, ReasoningSeal, ToolCall, ToolResult, Usage},
 };
 
 use crate::{
-    decoded::{self, carried, opaque},
+    decode_parts::{self, carried_fact, opaque_part},
     error::WireError,
     json::Json,
     media,
-    normal::{self, Side},
+    normal_digest::{self, ItemDirection},
     openai_chat,
 };
 
 mod output;
 
 /// Kinds of calls that a client answers, each with the kind of its output.
-pub(crate) const CALLS: [(&str, &str); 7] = [
+pub(crate) const CLIENT_CALL_KINDS: [(&str, &str); 7] = [
     ("function_call", "function_call_output"),
     ("custom_tool_call", "custom_tool_call_output"),
     ("local_shell_call", "local_shell_call_output"),
@@ -53,9 +53,10 @@ pub fn usage(json: &str) -> Result<Usage, WireError> {
 
 pub(crate) fn read_item(item: &Json<'_>) -> Event {
     let fact = fact(item);
-    let side = if matches!(fact, Fact::AssistantSaid { .. }) { Side::Output } else { Side::Input };
-    let normal = normal::responses_item(item, side);
-    decoded::event(Dialect::OpenaiResponses, item, fact, Some(normal))
+    let side =
+        if matches!(fact, Fact::AssistantSaid { .. }) { ItemDirection::Output } else { ItemDirection::Input };
+    let normal = normal_digest::responses_item(item, side);
+    decode_parts::event(RawDialect::OpenaiResponses, item, fact, Some(normal))
 }
 
 fn fact(item: &Json<'_>) -> Fact {
@@ -65,28 +66,28 @@ fn fact(item: &Json<'_>) -> Fact {
         None if item.text_at("role").is_some() => message(item),
         Some(kind) => match output::result(kind, item) {
             Some(result) => Fact::ToolReturned { results: vec![result], parts: Vec::new() },
-            None => made(kind, item).map_or_else(|| carried(item, "item"), answer),
+            None => made(kind, item).map_or_else(|| carried_fact(item, "item"), answer),
         },
-        None => carried(item, "item"),
+        None => carried_fact(item, "item"),
     }
 }
 
-fn answer(part: Part) -> Fact {
+fn answer(part: ContentPart) -> Fact {
     Fact::AssistantSaid { answer: None, model: None, parts: vec![part] }
 }
 
 fn message(item: &Json<'_>) -> Fact {
-    let parts = || decoded::parts(item.get("content"), part);
+    let parts = || decode_parts::parts(item.get("content"), part);
     match item.text_at("role") {
         Some("user") => Fact::UserSaid { parts: parts() },
         Some("assistant") => Fact::AssistantSaid { answer: None, model: None, parts: parts() },
-        Some("system" | "developer") => Fact::Instructed { what: Instruction::Message, parts: parts() },
-        _ => carried(item, "message"),
+        Some("system" | "developer") => Fact::Instructed { what: InstructionKind::Message, parts: parts() },
+        _ => carried_fact(item, "message"),
     }
 }
 
 /// Reads an item that the model made, other than a message; `None` for any other item.
-fn made(kind: &str, item: &Json<'_>) -> Option<Part> {
+fn made(kind: &str, item: &Json<'_>) -> Option<ContentPart> {
     let known = match kind {
         "reasoning" => Some(reasoning(item)),
         "function_call" => call(item, item.text_at("name"), "arguments"),
@@ -100,7 +101,9 @@ fn made(kind: &str, item: &Json<'_>) -> Option<Part> {
         }
         // With a call id the client searches; without one the provider does.
         "tool_search_call" => call(item, Some("tool_search"), "arguments"),
-        "image_generation_call" => item.text_at("result").and_then(|image| media::inline("image/png", image)),
+        "image_generation_call" => {
+            item.text_at("result").and_then(|image| media::inline_part("image/png", image))
+        }
         "compaction"
         | "compaction_summary"
         | "web_search_call"
@@ -114,29 +117,29 @@ fn made(kind: &str, item: &Json<'_>) -> Option<Part> {
         | "program_output" => None,
         _ => return None,
     };
-    Some(known.unwrap_or_else(|| opaque(item, kind)))
+    Some(known.unwrap_or_else(|| opaque_part(item, kind)))
 }
 
-fn custom(part: Part) -> Part {
+fn custom(part: ContentPart) -> ContentPart {
     match part {
-        Part::ToolCall(call) => Part::ToolCall(ToolCall { form: CallForm::Custom, ..call }),
+        ContentPart::ToolCall(call) => ContentPart::ToolCall(ToolCall { form: CallForm::Custom, ..call }),
         other => other,
     }
 }
 
-fn call(item: &Json<'_>, name: Option<&str>, arguments: &str) -> Option<Part> {
+fn call(item: &Json<'_>, name: Option<&str>, arguments: &str) -> Option<ContentPart> {
     let arguments = item.get(arguments).map_or("", |given| given.as_text().unwrap_or(given.raw));
-    Some(Part::ToolCall(ToolCall {
+    Some(ContentPart::ToolCall(ToolCall {
         namespace: item.text_at("namespace").map(str::to_owned),
         ..ToolCall::function(item.text_at("call_id")?, name?, arguments)
     }))
 }
 
-fn reasoning(item: &Json<'_>) -> Part {
+fn reasoning(item: &Json<'_>) -> ContentPart {
     let pieces = ["summary", "content"].into_iter().flat_map(|list| item.array_at(list));
     let text: Vec<&str> = pieces.filter_map(|piece| piece.text_at("text")).collect();
-    let seal = item.text_at("encrypted_content").map(|hidden| Seal::Encrypted(hidden.to_owned()));
-    Part::Reasoning { text: text.join("\n"), seal }
+    let seal = item.text_at("encrypted_content").map(|hidden| ReasoningSeal::Encrypted(hidden.to_owned()));
+    ContentPart::Reasoning { text: text.join("\n"), seal }
 }
 
 /// Returns true if an item is reasoning that no one can read: it has no id that its provider knows it by, no sealed
@@ -158,26 +161,26 @@ pub(crate) fn is_empty_reasoning(item: &Json<'_>) -> bool {
 }
 
 /// One content part of a message or of a tool's output.
-pub(crate) fn part(part: &Json<'_>) -> Part {
+pub(crate) fn part(part: &Json<'_>) -> ContentPart {
     let known = match part.text_at("type") {
-        Some("input_text" | "output_text" | "text") => part.text_at("text").map(Part::text),
-        Some("refusal") => part.text_at("refusal").map(|text| Part::Refusal { text: text.to_owned() }),
+        Some("input_text" | "output_text" | "text") => part.text_at("text").map(ContentPart::text),
+        Some("refusal") => part.text_at("refusal").map(|text| ContentPart::Refusal { text: text.to_owned() }),
         Some("input_image" | "computer_screenshot") => image(part),
         Some("input_file") => {
-            let bytes = part.text_at("file_data").and_then(|data| media::file_data("", data));
+            let bytes = part.text_at("file_data").and_then(|data| media::file_part("", data));
             let named = || part.text_at("file_url").or_else(|| part.text_at("file_id"));
-            bytes.or_else(|| named().map(|name| media::elsewhere("", name)))
+            bytes.or_else(|| named().map(|name| media::linked_part("", name)))
         }
-        Some("input_audio") => part.get("input_audio").and_then(openai_chat::heard),
+        Some("input_audio") => part.get("input_audio").and_then(openai_chat::audio_part),
         _ => None,
     };
-    known.unwrap_or_else(|| opaque(part, "part"))
+    known.unwrap_or_else(|| opaque_part(part, "part"))
 }
 
-fn image(part: &Json<'_>) -> Option<Part> {
+fn image(part: &Json<'_>) -> Option<ContentPart> {
     match part.text_at("image_url") {
-        Some(url) => media::by_url(media::ANY_IMAGE, url),
-        None => part.text_at("file_id").map(|id| media::elsewhere(media::ANY_IMAGE, id)),
+        Some(url) => media::url_part(media::ANY_IMAGE, url),
+        None => part.text_at("file_id").map(|id| media::linked_part(media::ANY_IMAGE, id)),
     }
 }
 
@@ -187,6 +190,6 @@ pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
 }
 
 /// A result without any special status.
-fn result_of(call: &str, parts: Vec<Part>) -> ToolResult {
+fn result_of(call: &str, parts: Vec<ContentPart>) -> ToolResult {
     ToolResult { call: call.into(), name: None, parts, error: false }
 }

@@ -8,20 +8,20 @@
 //! Only a provider's errors are examined: an answer that talks about long prompts is an answer. The amount read is
 //! bounded, and no bytes make it panic.
 
-mod opening;
+mod stream_detector;
 mod wordings;
 
 use std::borrow::Cow;
 
 use epitome_core::Tokens;
 
-pub use self::opening::{Opening, Opens};
-use self::wordings::{CODES, OTHER_LIMITS, WORDINGS};
-use crate::{format::Format, json::Json, sse::Payloads};
+pub use self::stream_detector::{OverflowDetector, OverflowVerdict};
+use self::wordings::{OTHER_LIMITS, OVERFLOW_CODES, WORDINGS};
+use crate::{format::Format, json::Json, sse::SsePayloads};
 
 /// A request that was too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Overflow {
+pub struct ContextOverflow {
     /// The window, if the provider gives it.
     pub limit: Option<Tokens>,
     /// Size of the request in the provider's own count, if it gives one: with the room for the answer, where that
@@ -34,29 +34,33 @@ pub struct Overflow {
 ///
 /// ```
 /// use epitome_core::Tokens;
-/// use epitome_wire::{Format, overflow::overflow};
+/// use epitome_wire::{Format, overflow::detect_overflow};
 ///
 /// let body = br#"{"type":"error","error":{"type":"invalid_request_error",
 ///     "message":"prompt is too long: 213462 tokens > 200000 maximum"}}"#;
-/// let found = overflow(Format::Anthropic, 400, body).ok_or("not recognised")?;
+/// let found = detect_overflow(Format::Anthropic, 400, body).ok_or("not recognised")?;
 /// assert_eq!((found.asked, found.limit), (Some(Tokens(213_462)), Some(Tokens(200_000))));
-/// assert_eq!(overflow(Format::Anthropic, 529, body), None);
+/// assert_eq!(detect_overflow(Format::Anthropic, 529, body), None);
 /// # Ok::<(), &str>(())
 /// ```
-pub fn overflow(format: Format, status: u16, body: &[u8]) -> Option<Overflow> {
+pub fn detect_overflow(format: Format, status: u16, body: &[u8]) -> Option<ContextOverflow> {
     // No key, no money, no such model, too many requests, too busy: these are other errors whatever their text.
     if matches!(status, 401..=404 | 429 | 503 | 529) {
         return None;
     }
-    let mut said = Said::default();
-    let text = String::from_utf8_lossy(body.get(..LONGEST_BODY).unwrap_or(body));
+    let mut said = ErrorTexts::default();
+    let text = String::from_utf8_lossy(body.get(..MAX_BODY_BYTES).unwrap_or(body));
     let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
     if ["data:", "event:", ":"].iter().any(|start| text.starts_with(start)) {
         said.stream(format, body);
     } else if let Ok(json) = Json::parse(text, "a provider's error") {
         let several = json.as_array().unwrap_or(std::slice::from_ref(&json));
-        for value in several.iter().take(MOST_ERRORS) {
-            said.value(format, value, if status < 400 { Root::Answer } else { Root::Error });
+        for value in several.iter().take(MAX_ERRORS) {
+            said.value(
+                format,
+                value,
+                if status < 400 { ErrorBodyKind::Answer } else { ErrorBodyKind::Error },
+            );
         }
     } else if status >= 400 {
         said.text(text);
@@ -65,17 +69,17 @@ pub fn overflow(format: Format, status: u16, body: &[u8]) -> Option<Overflow> {
 }
 
 /// Longest body that is searched. No provider's error is longer.
-const LONGEST_BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Longest text that is searched: the error is named at its beginning.
-const LONGEST_TEXT: usize = 16 << 10;
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Largest number of errors read from one body.
-const MOST_ERRORS: usize = 8;
+const MAX_ERRORS: usize = 8;
 
 /// Meaning of a whole JSON value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Root {
+enum ErrorBodyKind {
     /// An error, in any shape.
     Error,
     /// An answer, unless it contains an error member.
@@ -84,22 +88,22 @@ enum Root {
 
 /// Texts and fields of a provider's errors.
 #[derive(Default)]
-struct Said {
+struct ErrorTexts {
     codes: Vec<String>,
     /// In lower case.
     texts: Vec<String>,
     /// Numbers that llama.cpp gives in fields.
-    fields: Overflow,
+    fields: ContextOverflow,
 }
 
-impl Said {
+impl ErrorTexts {
     /// Reads the errors of a stream.
     fn stream(&mut self, format: Format, body: &[u8]) {
-        let mut payloads = Payloads::default();
+        let mut payloads = SsePayloads::default();
         let mut see = |payload: &str| {
-            let may = payload.len() <= LONGEST_BODY && payload.contains("error");
+            let may = payload.len() <= MAX_BODY_BYTES && payload.contains("error");
             if may && let Ok(event) = Json::parse(payload, "a streamed event") {
-                self.value(format, &event, Root::Answer);
+                self.value(format, &event, ErrorBodyKind::Answer);
             }
         };
         payloads.push(body, &mut see);
@@ -107,12 +111,12 @@ impl Said {
     }
 
     /// Reads the errors of a body, or of one event of a stream.
-    fn value(&mut self, format: Format, value: &Json<'_>, root: Root) {
-        if self.texts.len() >= MOST_ERRORS {
+    fn value(&mut self, format: Format, value: &Json<'_>, root: ErrorBodyKind) {
+        if self.texts.len() >= MAX_ERRORS {
             return;
         }
         let says_so = [value.text_at("type"), value.text_at("object")].contains(&Some("error"));
-        if root == Root::Error || says_so {
+        if root == ErrorBodyKind::Error || says_so {
             self.error(value);
         }
         let response = value.get("response").filter(|_| format == Format::OpenaiResponses);
@@ -138,11 +142,11 @@ impl Said {
     }
 
     fn text(&mut self, text: &str) {
-        let text = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or_default();
+        let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default();
         self.texts.push(text.to_ascii_lowercase());
     }
 
-    fn judged(&self, status: u16) -> Option<Overflow> {
+    fn judged(&self, status: u16) -> Option<ContextOverflow> {
         let everything = || self.codes.iter().chain(&self.texts);
         if everything().any(|said| OTHER_LIMITS.iter().any(|limit| said.contains(limit))) {
             return None;
@@ -152,10 +156,10 @@ impl Said {
         if by_words.is_some_and(|found| found.limit.is_some_and(|limit| found.answer >= limit)) {
             return None;
         }
-        let by_code = self.codes.iter().any(|code| CODES.contains(&code.as_str()))
-            || self.texts.iter().any(|text| CODES.iter().any(|code| text.contains(code)));
+        let by_code = self.codes.iter().any(|code| OVERFLOW_CODES.contains(&code.as_str()))
+            || self.texts.iter().any(|text| OVERFLOW_CODES.iter().any(|code| text.contains(code)));
         match by_words {
-            Some(found) => Some(Overflow {
+            Some(found) => Some(ContextOverflow {
                 limit: found.limit.or(self.fields.limit),
                 asked: found.asked.or(self.fields.asked),
             }),
@@ -166,7 +170,7 @@ impl Said {
 
 /// Numbers found by a wording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Numbers {
+struct OverflowNumbers {
     limit: Option<Tokens>,
     asked: Option<Tokens>,
     /// The room for the answer.
@@ -174,49 +178,53 @@ struct Numbers {
 }
 
 /// Matches a text with a wording, and returns the numbers in it.
-fn fit(wording: &str, text: &str) -> Option<Numbers> {
-    let mut found = Numbers::default();
+fn fit(wording: &str, text: &str) -> Option<OverflowNumbers> {
+    let mut found = OverflowNumbers::default();
     let mut rest = text;
     for segment in wording.split('*') {
-        let pieces: Vec<Piece<'_>> = pieces(segment);
-        let Some(Piece::Literal(first)) = pieces.first() else { return None };
+        let pieces: Vec<WordingPiece<'_>> = pieces(segment);
+        let Some(WordingPiece::Literal(first)) = pieces.first() else { return None };
         // The first position at which the whole segment matches.
         let mut places = rest.match_indices(first).filter_map(|(at, _)| rest.get(at..));
-        (found, rest) = places.find_map(|place| stands(&pieces, found, place))?;
+        (found, rest) = places.find_map(|place| match_pieces(&pieces, found, place))?;
     }
     Some(found)
 }
 
 /// A piece of a wording.
-enum Piece<'w> {
+enum WordingPiece<'w> {
     Literal(&'w str),
     Number(&'w str),
 }
 
-fn pieces(segment: &str) -> Vec<Piece<'_>> {
+fn pieces(segment: &str) -> Vec<WordingPiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = segment;
     while let Some((literal, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').unwrap_or((after, ""));
-        pieces.extend((!literal.is_empty()).then_some(Piece::Literal(literal)));
-        pieces.push(Piece::Number(name));
+        pieces.extend((!literal.is_empty()).then_some(WordingPiece::Literal(literal)));
+        pieces.push(WordingPiece::Number(name));
         rest = after;
     }
-    pieces.extend((!rest.is_empty()).then_some(Piece::Literal(rest)));
+    pieces.extend((!rest.is_empty()).then_some(WordingPiece::Literal(rest)));
     pieces
 }
 
 /// Matches the beginning of a text with all pieces, and returns the numbers, with those found before, and the rest of
 /// the text.
-fn stands<'t>(pieces: &[Piece<'_>], mut found: Numbers, text: &'t str) -> Option<(Numbers, &'t str)> {
+fn match_pieces<'t>(
+    pieces: &[WordingPiece<'_>],
+    mut found: OverflowNumbers,
+    text: &'t str,
+) -> Option<(OverflowNumbers, &'t str)> {
     let mut rest = text;
     for piece in pieces {
         let name = match piece {
-            Piece::Literal(literal) => {
+            WordingPiece::Literal(literal) => {
                 rest = rest.strip_prefix(literal)?;
                 continue;
             }
-            Piece::Number(name) => *name,
+            WordingPiece::Number(name) => *name,
         };
         let (number, after) = number(rest)?;
         rest = after;
@@ -227,7 +235,7 @@ fn stands<'t>(pieces: &[Piece<'_>], mut found: Numbers, text: &'t str) -> Option
             "answer" => (found.asked, found.answer) = (sum, Tokens(number)),
             "within" => found.answer = Tokens(number),
             // A large number is a count of characters, not of tokens.
-            _ if number >= LARGE => {}
+            _ if number >= MIN_LARGE_CHARS => {}
             _ => return None,
         }
     }
@@ -235,7 +243,7 @@ fn stands<'t>(pieces: &[Piece<'_>], mut found: Numbers, text: &'t str) -> Option
 }
 
 /// Smallest number of characters that only a history can have: no id, name or key is longer.
-const LARGE: u64 = 100_000;
+const MIN_LARGE_CHARS: u64 = 100_000;
 
 /// Parses the number that a text begins with, perhaps with commas; a number that is implausibly long is none.
 fn number(text: &str) -> Option<(u64, &str)> {

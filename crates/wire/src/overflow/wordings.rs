@@ -8,7 +8,7 @@
 //! it, has the wording.
 
 /// A wording of the error.
-pub(super) struct Wording {
+pub(super) struct OverflowWording {
     /// Provider or server that uses it.
     #[cfg_attr(not(test), expect(dead_code, reason = "it is for whoever reads the table, and the tests"))]
     pub(super) who: &'static str,
@@ -19,12 +19,12 @@ pub(super) struct Wording {
     pub(super) seen: &'static str,
 }
 
-const fn wording(who: &'static str, says: &'static str, seen: &'static str) -> Wording {
-    Wording { who, says, seen }
+const fn wording(who: &'static str, says: &'static str, seen: &'static str) -> OverflowWording {
+    OverflowWording { who, says, seen }
 }
 
 /// All known wordings.
-pub(super) const WORDINGS: [Wording; 47] = [
+pub(super) const WORDINGS: [OverflowWording; 47] = [
     // Anthropic.
     wording(
         "Anthropic, and Bedrock, Vertex and gateways which pass it on",
@@ -235,7 +235,7 @@ pub(super) const WORDINGS: [Wording; 47] = [
 ];
 
 /// Codes and types of errors that mean this by themselves.
-pub(super) const CODES: [&str; 6] = [
+pub(super) const OVERFLOW_CODES: [&str; 6] = [
     // OpenAI, Azure, Groq, Cerebras.
     "context_length_exceeded",
     // llama.cpp.

@@ -9,34 +9,34 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use epitome_core::{
-    cost::Layer,
-    profile::{CacheRules, Written},
+    cost::CacheLayer,
+    profile::{CacheRules, CacheWriteMode},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Rendered, RenderedMessage};
+use super::{RenderedMessage, RenderedRequest};
 use crate::{
+    cache_marks,
     format::Format,
     json::Json,
-    marks,
-    prompt::pieces::{By, Form, Piece, pieces},
+    prompt_blocks::pieces::{PieceForm, PromptAuthor, PromptPiece, pieces},
 };
 
 /// Positions of cache marks in a request.
 ///
 /// ```
 /// use epitome_core::profile::Profiles;
-/// use epitome_wire::render::Breakpoints;
+/// use epitome_wire::render::CacheBreakpoints;
 ///
 /// let profiles = Profiles::builtin();
 /// let cache = |model: &str| profiles.find(model).map(|profile| profile.cache.clone()).unwrap_or_default();
-/// let placed = Breakpoints::of(&cache("claude-opus-4-5"), Some(3_600));
-/// assert_eq!(placed, Breakpoints::Placed { most: 4, lifetime: 3_600 });
-/// assert_eq!(Breakpoints::of(&cache("gpt-4.1"), None), Breakpoints::AsSent);
+/// let placed = CacheBreakpoints::of(&cache("claude-opus-4-5"), Some(3_600));
+/// assert_eq!(placed, CacheBreakpoints::Placed { most: 4, lifetime: 3_600 });
+/// assert_eq!(CacheBreakpoints::of(&cache("gpt-4.1"), None), CacheBreakpoints::AsSent);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Breakpoints {
+pub enum CacheBreakpoints {
     /// At the client's own marks; if there are more than the provider takes, at the newest.
     #[default]
     AsSent,
@@ -49,15 +49,17 @@ pub enum Breakpoints {
     },
 }
 
-impl Breakpoints {
+impl CacheBreakpoints {
     /// Returns the breakpoints that a model's cache accepts: as sent, if it accepts none. Of the lifetimes it knows,
     /// the shortest that is at least `lifetime` is chosen, or else the longest; the default if none is given.
     pub fn of(cache: &CacheRules, lifetime: Option<u64>) -> Self {
         let most = match cache.written {
-            Some(Written::Breakpoints) => cache.breakpoints.unwrap_or(MOST),
+            Some(CacheWriteMode::Breakpoints) => cache.breakpoints.unwrap_or(MAX_BREAKPOINTS),
             // The provider sets one mark itself.
-            Some(Written::ImplicitAndExplicit) => cache.breakpoints.unwrap_or(MOST).saturating_sub(1),
-            Some(Written::Automatic) | None => 0,
+            Some(CacheWriteMode::ImplicitAndExplicit) => {
+                cache.breakpoints.unwrap_or(MAX_BREAKPOINTS).saturating_sub(1)
+            }
+            Some(CacheWriteMode::Automatic) | None => 0,
         };
         let known = cache.lifetimes.as_deref().unwrap_or_default();
         let long_enough = |wanted: u64| known.iter().copied().filter(|known| *known >= wanted).min();
@@ -73,19 +75,19 @@ impl Breakpoints {
 }
 
 /// Largest number of marks that any provider takes.
-pub(crate) const MOST: u32 = 4;
+pub(crate) const MAX_BREAKPOINTS: u32 = 4;
 
 /// Sets the marks of a request. `summary` is the text of the summary that it stands on.
 pub(super) fn apply(
     format: Format,
-    rendered: Rendered,
-    breakpoints: Breakpoints,
+    rendered: RenderedRequest,
+    breakpoints: CacheBreakpoints,
     summary: Option<&str>,
-) -> Rendered {
+) -> RenderedRequest {
     let edits = match breakpoints {
-        Breakpoints::AsSent => surplus(format, &rendered.body),
-        Breakpoints::Placed { most, lifetime } => {
-            let places = Places { format, summary, most: most.min(MOST), lifetime };
+        CacheBreakpoints::AsSent => surplus(format, &rendered.body),
+        CacheBreakpoints::Placed { most, lifetime } => {
+            let places = MarkPlacer { format, summary, most: most.min(MAX_BREAKPOINTS), lifetime };
             Json::parse(&rendered.body, "a rendered request")
                 .map_or_else(|_| Vec::new(), |json| places.edits(&json))
         }
@@ -95,20 +97,20 @@ pub(super) fn apply(
 
 /// Counts the marks of a request.
 pub(crate) fn count(format: Format, request: &Json<'_>) -> usize {
-    all(format, request).iter().filter(|(mark, _)| mark.asks()).count()
+    all(format, request).iter().filter(|(mark, _)| mark.requests_caching()).count()
 }
 
 /// All marks that a format's provider reads, each with true if it is in the history.
-fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(marks::Mark<'j>, bool)> {
-    let keys = crate::request::Keys::of(format);
+fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(cache_marks::CacheMark<'j>, bool)> {
+    let keys = crate::request::RequestKeys::of(format);
     let mut found = Vec::new();
     // Marks of the tools, and of the request itself.
-    marks::each(request, &mut |mark| found.push((mark, false)));
+    cache_marks::each(request, &mut |mark| found.push((mark, false)));
     for block in keys.system.map(|key| request.array_at(key)).unwrap_or_default() {
-        marks::each(block, &mut |mark| found.push((mark, false)));
+        cache_marks::each(block, &mut |mark| found.push((mark, false)));
     }
     for message in request.array_at(keys.history) {
-        marks::each(message, &mut |mark| found.push((mark, true)));
+        cache_marks::each(message, &mut |mark| found.push((mark, true)));
     }
     found.retain(|(mark, _)| mark.key == key(format));
     found
@@ -116,29 +118,31 @@ fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(marks::Mark<'j>, bool)
 
 fn key(format: Format) -> &'static str {
     match format {
-        Format::Anthropic => marks::CACHE_CONTROL,
-        Format::OpenaiChat | Format::OpenaiResponses => marks::BREAKPOINT,
+        Format::Anthropic => cache_marks::CACHE_CONTROL,
+        Format::OpenaiChat | Format::OpenaiResponses => cache_marks::BREAKPOINT,
     }
 }
 
 /// A byte range and its replacement.
-type Edit = (Range<usize>, String);
+type MarkEdit = (Range<usize>, String);
 
 /// Finds the marks to cut if a client set more than its provider takes. A log keeps each message as it first came,
 /// with its mark as the newest message; so over time all messages have one.
-fn surplus(format: Format, body: &str) -> Vec<Edit> {
-    if body.matches(key(format)).count() <= MOST as usize {
+fn surplus(format: Format, body: &str) -> Vec<MarkEdit> {
+    if body.matches(key(format)).count() <= MAX_BREAKPOINTS as usize {
         return Vec::new();
     }
     let Ok(request) = Json::parse(body, "a rendered request") else { return Vec::new() };
-    let (history, standing): (Vec<_>, Vec<_>) =
-        all(format, &request).into_iter().filter(|(mark, _)| mark.asks()).partition(|(_, is_said)| *is_said);
-    if history.len() + standing.len() <= MOST as usize {
+    let (history, standing): (Vec<_>, Vec<_>) = all(format, &request)
+        .into_iter()
+        .filter(|(mark, _)| mark.requests_caching())
+        .partition(|(_, is_said)| *is_said);
+    if history.len() + standing.len() <= MAX_BREAKPOINTS as usize {
         return Vec::new();
     }
-    let standing_kept = standing.len().min(2.max((MOST as usize).saturating_sub(history.len())));
-    let history_kept = (MOST as usize - standing_kept).min(history.len());
-    let gone = |marks: &[(marks::Mark<'_>, bool)], kept: usize| {
+    let standing_kept = standing.len().min(2.max((MAX_BREAKPOINTS as usize).saturating_sub(history.len())));
+    let history_kept = (MAX_BREAKPOINTS as usize - standing_kept).min(history.len());
+    let gone = |marks: &[(cache_marks::CacheMark<'_>, bool)], kept: usize| {
         let gone = marks.len() - kept;
         marks[..gone].iter().map(|(mark, _)| (mark.cut.clone(), String::new())).collect::<Vec<_>>()
     };
@@ -146,15 +150,15 @@ fn surplus(format: Format, body: &str) -> Vec<Edit> {
 }
 
 /// Positions for marks.
-struct Places<'s> {
+struct MarkPlacer<'s> {
     format: Format,
     summary: Option<&'s str>,
     most: u32,
     lifetime: u64,
 }
 
-impl Places<'_> {
-    fn edits(&self, request: &Json<'_>) -> Vec<Edit> {
+impl MarkPlacer<'_> {
+    fn edits(&self, request: &Json<'_>) -> Vec<MarkEdit> {
         let pieces = pieces(self.format, request);
         let cuts = all(self.format, request).into_iter().map(|(mark, _)| (mark.cut, String::new()));
         let marks = self.chosen(&pieces).into_iter().filter_map(|place| self.mark(&pieces[place]));
@@ -162,18 +166,24 @@ impl Places<'_> {
     }
 
     /// Chooses the pieces to mark, the most useful first, up to the largest number.
-    fn chosen(&self, pieces: &[Piece<'_>]) -> BTreeSet<usize> {
-        let last_of = |layer: Layer| pieces.iter().rposition(|piece| piece.layer == layer);
-        let newest = last_of(Layer::Messages);
-        let mut before =
-            pieces.iter().enumerate().rev().filter(|(_, piece)| piece.layer == Layer::Messages).peekable();
-        while before.next_if(|(_, piece)| piece.by == By::Client).is_some() {}
-        while before.next_if(|(_, piece)| piece.by == By::Model).is_some() {}
+    fn chosen(&self, pieces: &[PromptPiece<'_>]) -> BTreeSet<usize> {
+        let last_of = |layer: CacheLayer| pieces.iter().rposition(|piece| piece.layer == layer);
+        let newest = last_of(CacheLayer::Messages);
+        let mut before = pieces
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, piece)| piece.layer == CacheLayer::Messages)
+            .peekable();
+        while before.next_if(|(_, piece)| piece.by == PromptAuthor::Client).is_some() {}
+        while before.next_if(|(_, piece)| piece.by == PromptAuthor::Model).is_some() {}
         let previous = before.next().map(|(place, _)| place);
         let summary = self.summary.and_then(|summary| {
-            pieces.iter().position(|piece| piece.layer == Layer::Messages && text(piece) == Some(summary))
+            pieces
+                .iter()
+                .position(|piece| piece.layer == CacheLayer::Messages && text(piece) == Some(summary))
         });
-        let (system, tools) = (last_of(Layer::System), last_of(Layer::Tools));
+        let (system, tools) = (last_of(CacheLayer::System), last_of(CacheLayer::Tools));
         // Other providers mark the newest block themselves.
         let newest = newest.filter(|_| self.format == Format::Anthropic);
         let wanted = [newest, previous, system.or(tools), summary, tools];
@@ -187,7 +197,7 @@ impl Places<'_> {
     }
 
     /// The piece at an index, or the last one before it in its layer that can be marked.
-    fn nearest(&self, pieces: &[Piece<'_>], place: usize) -> Option<usize> {
+    fn nearest(&self, pieces: &[PromptPiece<'_>], place: usize) -> Option<usize> {
         let same = pieces.get(..=place)?.iter().enumerate().rev();
         same.take_while(|(_, piece)| piece.layer == pieces[place].layer)
             .find(|(_, piece)| self.mark(piece).is_some())
@@ -195,17 +205,19 @@ impl Places<'_> {
     }
 
     /// The edit that marks a piece; `None` if its provider takes no mark there.
-    fn mark(&self, piece: &Piece<'_>) -> Option<Edit> {
+    fn mark(&self, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
         let role = piece.message.map_or("", |message| message.role);
         match self.format {
             Format::Anthropic => match piece.form {
                 // A tool that is not shown until it is found cannot end a prefix.
-                Form::Tool if piece.json.get("defer_loading").is_some_and(|defer| defer.raw == "true") => {
+                PieceForm::Tool
+                    if piece.json.get("defer_loading").is_some_and(|defer| defer.raw == "true") =>
+                {
                     None
                 }
-                Form::Tool => self.added(piece.json),
-                Form::Text(kind) => self.listed(kind, piece.json),
-                Form::Block if matches!(role, "" | "user" | "assistant") => {
+                PieceForm::Tool => self.added(piece.json),
+                PieceForm::Text(kind) => self.listed(kind, piece.json),
+                PieceForm::Block if matches!(role, "" | "user" | "assistant") => {
                     let takes = match piece.json.text_at("type")? {
                         "text" => is_said(piece.json.text_at("text")?),
                         "image" | "document" | "search_result" | "tool_use" | "tool_result" => true,
@@ -213,24 +225,26 @@ impl Places<'_> {
                     };
                     takes.then(|| self.added(piece.json)).flatten()
                 }
-                Form::Block | Form::Whole => None,
+                PieceForm::Block | PieceForm::Whole => None,
             },
             Format::OpenaiChat | Format::OpenaiResponses
-                if piece.by == By::Model || piece.message.is_none() =>
+                if piece.by == PromptAuthor::Model || piece.message.is_none() =>
             {
                 None
             }
             Format::OpenaiChat => match piece.form {
-                Form::Text(kind) if role != "function" => self.listed(kind, piece.json),
-                Form::Block if role != "function" => self.added_part(piece.json),
-                Form::Tool | Form::Text(_) | Form::Block | Form::Whole => None,
+                PieceForm::Text(kind) if role != "function" => self.listed(kind, piece.json),
+                PieceForm::Block if role != "function" => self.added_part(piece.json),
+                PieceForm::Tool | PieceForm::Text(_) | PieceForm::Block | PieceForm::Whole => None,
             },
             Format::OpenaiResponses => match (piece.form, piece.json.get("output")) {
-                (Form::Text(kind), _) if piece.message.is_some_and(|message| message.json.is_object()) => {
+                (PieceForm::Text(kind), _)
+                    if piece.message.is_some_and(|message| message.json.is_object()) =>
+                {
                     self.listed(kind, piece.json)
                 }
-                (Form::Block, _) => self.added_part(piece.json),
-                (Form::Whole, Some(output))
+                (PieceForm::Block, _) => self.added_part(piece.json),
+                (PieceForm::Whole, Some(output))
                     if matches!(
                         piece.json.text_at("type"),
                         Some("function_call_output" | "custom_tool_call_output")
@@ -247,7 +261,7 @@ impl Places<'_> {
     }
 
     /// Marks a part of a message that the model did not write.
-    fn added_part(&self, part: &Json<'_>) -> Option<Edit> {
+    fn added_part(&self, part: &Json<'_>) -> Option<MarkEdit> {
         let takes = match part.text_at("type")? {
             "text" | "input_text" => is_said(part.text_at("text")?),
             "image_url" | "input_audio" | "file" => self.format == Format::OpenaiChat,
@@ -258,16 +272,16 @@ impl Places<'_> {
     }
 
     /// Marks an object.
-    fn added(&self, object: &Json<'_>) -> Option<Edit> {
-        let at = marks::last_kept(object)?;
+    fn added(&self, object: &Json<'_>) -> Option<MarkEdit> {
+        let at = cache_marks::last_member_end(object)?;
         Some((at..at, format!(",{}", self.member())))
     }
 
     /// Marks a string by turning it into the list of the one block that it stands for.
-    fn listed(&self, kind: &str, string: &Json<'_>) -> Option<Edit> {
+    fn listed(&self, kind: &str, string: &Json<'_>) -> Option<MarkEdit> {
         is_said(string.as_text()?).then(|| {
             let list = format!(r#"[{{"type":"{kind}","text":{},{}}}]"#, string.raw, self.member());
-            (string.start..marks::end(string), list)
+            (string.start..cache_marks::end(string), list)
         })
     }
 
@@ -283,7 +297,7 @@ impl Places<'_> {
 }
 
 /// Text of a piece, if it has one.
-fn text<'p>(piece: &'p Piece<'_>) -> Option<&'p str> {
+fn text<'p>(piece: &'p PromptPiece<'_>) -> Option<&'p str> {
     piece.json.as_text().or_else(|| piece.json.text_at("text"))
 }
 
@@ -292,7 +306,7 @@ fn is_said(text: &str) -> bool {
 }
 
 /// Returns the request with its edits made, which do not overlap.
-fn edited(rendered: &Rendered, mut edits: Vec<Edit>) -> Rendered {
+fn edited(rendered: &RenderedRequest, mut edits: Vec<MarkEdit>) -> RenderedRequest {
     // Positions are counted without the whitespace before the request.
     let lead = rendered.body.len() - rendered.body.trim_start_matches([' ', '\t', '\n', '\r']).len();
     edits.sort_by_key(|(range, _)| (range.start, range.end));
@@ -317,5 +331,5 @@ fn edited(rendered: &Rendered, mut edits: Vec<Edit>) -> Rendered {
         events: message.events.clone(),
     };
     let messages = rendered.messages.iter().map(message).collect();
-    Rendered { body, messages }
+    RenderedRequest { body, messages }
 }

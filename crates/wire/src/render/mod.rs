@@ -7,35 +7,35 @@
 //!
 //! The context pays for everything that a request needs beyond its content: a stand-in is part of its call's cost,
 //! the words around a summary are part of the summary's, and messages added before or after the history are part of
-//! [`Overhead::request`](epitome_core::meter::Overhead). So [`recount`] never finds more than [`Context::tokens`], in
+//! [`TokenOverhead::request`](epitome_core::meter::TokenOverhead). So [`recount`] never finds more than [`Context::tokens`], in
 //! any format and after any edits.
 
 mod breakpoints;
-mod lines;
+mod history_lines;
 mod recount;
 mod thinking;
 
 use std::ops::Range;
 
-pub(crate) use self::breakpoints::{MOST as MOST_BREAKPOINTS, count as count_breakpoints};
-pub(crate) use self::recount::{frame, message_cost, part_cost, tool_cost};
+pub(crate) use self::breakpoints::{MAX_BREAKPOINTS as MOST_BREAKPOINTS, count as count_breakpoints};
+pub(crate) use self::recount::{message_cost, part_cost, request_overhead, tool_cost};
 pub use self::{
-    breakpoints::Breakpoints,
+    breakpoints::CacheBreakpoints,
     recount::recount,
-    thinking::{BoundThinking, SETTLE_THINKING, Settled, settle_thinking},
+    thinking::{BoundThinkingError, SETTLE_THINKING, SettledContext, settle_thinking},
 };
 use crate::{
     error::WireError,
     format::Format,
-    legality::Rules,
-    write::{self, Manner, skeleton},
+    legality::ProviderRules,
+    write::{self, WriteOptions, request_envelope},
 };
 use epitome_core::{
     Seq, Tokens,
-    context::{Context, Message},
-    event::{Fact, Instruction},
+    context::{Context, ContextMessage},
+    event::{Fact, InstructionKind},
     id::ModelName,
-    policy::Shape,
+    policy::SummaryShape,
     seq_set::SeqSet,
 };
 use serde::{Deserialize, Serialize};
@@ -51,11 +51,11 @@ pub struct RenderOptions {
     /// request may lack its `max_tokens`.
     pub answer: Option<Tokens>,
     /// Rules of the model's provider.
-    pub rules: Rules,
+    pub rules: ProviderRules,
     /// Positions of cache marks.
-    pub breakpoints: Breakpoints,
+    pub breakpoints: CacheBreakpoints,
     /// Form in which the summary is sent.
-    pub summary: Shape,
+    pub summary: SummaryShape,
 }
 
 impl RenderOptions {
@@ -64,16 +64,16 @@ impl RenderOptions {
         Self {
             model: None,
             answer: None,
-            rules: Rules::of(format),
-            breakpoints: Breakpoints::AsSent,
-            summary: Shape::Message,
+            rules: ProviderRules::of(format),
+            breakpoints: CacheBreakpoints::AsSent,
+            summary: SummaryShape::Message,
         }
     }
 }
 
 /// A rendered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedRequest {
     /// The JSON of the whole request.
     pub body: String,
     /// Every message or item of its history, in order.
@@ -114,13 +114,13 @@ pub enum RenderError {
 }
 
 /// Settings by which a request continues a history on the provider's side.
-const REMOTE: [&str; 2] = ["previous_response_id", "conversation"];
+const REMOTE_HISTORY_SETTINGS: [&str; 2] = ["previous_response_id", "conversation"];
 
 pub(crate) fn render(
     format: Format,
     context: &Context,
     options: &RenderOptions,
-) -> Result<Rendered, RenderError> {
+) -> Result<RenderedRequest, RenderError> {
     let rendered = unmarked(format, context, options)?;
     let summary = context.summary().and_then(|event| match &event.event.fact {
         Fact::Compacted(compaction) => Some(compaction.summary.text()),
@@ -130,8 +130,13 @@ pub(crate) fn render(
 }
 
 /// Sets the cache marks of a request.
-pub(crate) fn mark(format: Format, body: String, breakpoints: Breakpoints, summary: Option<&str>) -> String {
-    breakpoints::apply(format, Rendered { body, messages: Vec::new() }, breakpoints, summary).body
+pub(crate) fn mark(
+    format: Format,
+    body: String,
+    breakpoints: CacheBreakpoints,
+    summary: Option<&str>,
+) -> String {
+    breakpoints::apply(format, RenderedRequest { body, messages: Vec::new() }, breakpoints, summary).body
 }
 
 /// Renders a request with the cache marks that its messages came with.
@@ -139,41 +144,41 @@ pub(crate) fn unmarked(
     format: Format,
     context: &Context,
     options: &RenderOptions,
-) -> Result<Rendered, RenderError> {
-    let messages: Vec<Message<'_>> = context.messages().collect();
-    let table = lines::Table::of(format, &messages, context)?;
-    let manner = Manner { rules: Some(&options.rules), meter: Some(context.meter()) };
-    let mut head = skeleton::Head {
+) -> Result<RenderedRequest, RenderError> {
+    let messages: Vec<ContextMessage<'_>> = context.messages().collect();
+    let table = history_lines::SourceEventTable::of(format, &messages, context)?;
+    let manner = WriteOptions { rules: Some(&options.rules), meter: Some(context.meter()) };
+    let mut head = request_envelope::RequestHead {
         settings: None,
         system: Vec::new(),
         tools: None,
         model: options.model.as_ref().map(|model| &*model.0),
         answer: options.answer,
     };
-    for entry in messages.iter().filter_map(|message| table.standing(message)) {
+    for entry in messages.iter().filter_map(|message| table.side_instruction(message)) {
         match &entry.event.fact {
-            Fact::Instructed { what: Instruction::Settings, .. } => {
+            Fact::Instructed { what: InstructionKind::Settings, .. } => {
                 head.settings = Some(entry).filter(|entry| entry.own.is_some());
             }
-            Fact::Instructed { what: Instruction::Tools, .. } => head.tools = Some(entry),
+            Fact::Instructed { what: InstructionKind::Tools, .. } => head.tools = Some(entry),
             _ => head.system.push(entry),
         }
     }
-    if let Some(setting) = REMOTE.into_iter().find(|setting| head.has(setting)) {
+    if let Some(setting) = REMOTE_HISTORY_SETTINGS.into_iter().find(|setting| head.has(setting)) {
         return Err(RenderError::RemoteHistory { setting });
     }
-    let leading = table.leading(&messages, &head);
+    let leading = table.leading_instructions(&messages, &head);
     head.system.extend(leading.iter().copied());
     let lines = table.lines(&messages, leading.len(), options.summary);
     let mut history = write::history(format, &lines, manner);
     if history.messages.is_empty() {
-        history.messages.push(write::words(format, write::OPENING));
+        history.messages.push(write::words(format, write::OPENING_MESSAGE));
     }
-    let written = skeleton::fill(format, &head, history, manner);
+    let written = request_envelope::write_request(format, &head, history, manner);
     let placed = |(bytes, events): (Range<usize>, Vec<usize>)| RenderedMessage {
         bytes,
         events: table.origins(&events),
     };
     let messages_written = written.messages.into_iter().map(placed).collect();
-    Ok(Rendered { body: written.body, messages: messages_written })
+    Ok(RenderedRequest { body: written.body, messages: messages_written })
 }

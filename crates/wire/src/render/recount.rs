@@ -6,20 +6,19 @@
 //! arguments that are plain text, `{}` for none, the schema of a tool that takes text, the exit code beside a
 //! command's output. Nor are marks for the provider's cache, which the model never sees.
 //!
-//! Of [`Overhead::request`](epitome_core::meter::Overhead) only the provider's own wrapping of a request is counted;
+//! Of [`TokenOverhead::request`](epitome_core::meter::TokenOverhead) only the provider's own wrapping of a request is counted;
 //! the rest of it pays for messages that a renderer had to add, and these are counted as the messages they are.
 
-use epitome_core::{Event, Fact, Part, Tokens, event::Instruction, meter::Meter};
+use epitome_core::{ContentPart, Event, Fact, Tokens, event::InstructionKind, meter::Meter};
 
 use crate::{
-    anthropic,
+    anthropic, cache_marks,
     error::WireError,
     format::Format,
     json::Json,
-    marks,
-    normal::Found,
+    normal_digest::ChatMessageSource,
     openai_chat, openai_responses,
-    tools::{self, Takes, Tool},
+    tools::{self, ToolDefinition, ToolParameters},
 };
 
 /// Counts a whole request.
@@ -27,7 +26,7 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 ///
-/// use epitome_core::{TokenCounter, Tokens, meter::{Meter, Overhead}};
+/// use epitome_core::{TokenCounter, Tokens, meter::{Meter, TokenOverhead}};
 /// use epitome_wire::{Format, render::recount};
 ///
 /// struct Words;
@@ -39,25 +38,25 @@ use crate::{
 ///         Tokens(text.split_whitespace().count() as u64)
 ///     }
 /// }
-/// let meter = Meter::new(Arc::new(Words), Overhead::default());
+/// let meter = Meter::new(Arc::new(Words), TokenOverhead::default());
 /// let request = r#"{"messages":[{"role":"user","content":"two words"}]}"#;
 /// assert_eq!(recount(Format::Anthropic, request, &meter)?, Tokens(3 + 4 + 2));
 /// # Ok::<(), epitome_wire::WireError>(())
 /// ```
 pub fn recount(format: Format, body: &str, meter: &Meter) -> Result<Tokens, WireError> {
     let events = format.decode_request(body)?;
-    Ok(frame(meter) + events.iter().map(|event| cost(event, meter)).sum())
+    Ok(request_overhead(meter) + events.iter().map(|event| cost(event, meter)).sum())
 }
 
 /// Tokens that a provider adds around a request.
-pub(crate) fn frame(meter: &Meter) -> Tokens {
+pub(crate) fn request_overhead(meter: &Meter) -> Tokens {
     Tokens(3).min(meter.overhead().request)
 }
 
 /// Counts one message or item.
 pub(crate) fn message_cost(format: Format, json: &Json<'_>, meter: &Meter) -> Tokens {
     let event = match format {
-        Format::OpenaiChat => openai_chat::read_message(json, Found::InRequest),
+        Format::OpenaiChat => openai_chat::read_message(json, ChatMessageSource::InRequest),
         Format::OpenaiResponses => openai_responses::read_item(json),
         Format::Anthropic => anthropic::read_message(json),
     };
@@ -66,37 +65,38 @@ pub(crate) fn message_cost(format: Format, json: &Json<'_>, meter: &Meter) -> To
 
 fn cost(event: &Event, meter: &Meter) -> Tokens {
     let overhead = meter.overhead();
-    let said = |parts: &[Part]| parts.iter().map(|part| part_cost(part, meter)).sum::<Tokens>();
+    let said = |parts: &[ContentPart]| parts.iter().map(|part| part_cost(part, meter)).sum::<Tokens>();
     match &event.fact {
-        Fact::Instructed { what: Instruction::Settings, .. } => Tokens(0),
-        Fact::Instructed { what: Instruction::Tools, parts } => {
+        Fact::Instructed { what: InstructionKind::Settings, .. } => Tokens(0),
+        Fact::Instructed { what: InstructionKind::Tools, parts } => {
             let around = if parts.is_empty() { Tokens(0) } else { overhead.tools };
             around + parts.iter().map(|part| tool_cost(part, meter)).sum()
         }
         // The system prompt is not a message.
-        Fact::Instructed { what: Instruction::System, parts } => said(parts),
+        Fact::Instructed { what: InstructionKind::System, parts } => said(parts),
         Fact::ToolReturned { results, parts } => {
             let shell = shell_output(event, meter);
-            let result = |parts: &[Part]| shell.unwrap_or_else(|| said(parts)) + overhead.call;
+            let result = |parts: &[ContentPart]| shell.unwrap_or_else(|| said(parts)) + overhead.call;
             let results: Tokens = results.iter().map(|one| result(&one.parts)).sum();
             overhead.message + results + said(parts)
         }
-        Fact::Carried { .. } => overhead.message + meter.text(&marks::stripped(&event.raw.json)),
+        Fact::Carried { .. } => overhead.message + meter.text(&cache_marks::strip_marks(&event.raw.json)),
         fact => overhead.message + said(fact.parts()),
     }
 }
 
-pub(crate) fn part_cost(part: &Part, meter: &Meter) -> Tokens {
+pub(crate) fn part_cost(part: &ContentPart, meter: &Meter) -> Tokens {
     match part {
-        Part::ToolCall(call) => {
+        ContentPart::ToolCall(call) => {
             let arguments = arguments_cost(&call.arguments, meter);
             meter.text(&call.name.0) + arguments + meter.overhead().call
         }
-        Part::Opaque { name, json } if name.starts_with("compaction") => compaction_cost(json, meter),
-        Part::Opaque { json, .. } => meter.text(&marks::stripped(json)),
-        Part::Text { .. } | Part::Refusal { .. } | Part::Reasoning { .. } | Part::Media(_) => {
-            meter.part(part)
-        }
+        ContentPart::Opaque { name, json } if name.starts_with("compaction") => compaction_cost(json, meter),
+        ContentPart::Opaque { json, .. } => meter.text(&cache_marks::strip_marks(json)),
+        ContentPart::Text { .. }
+        | ContentPart::Refusal { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Media(_) => meter.part(part),
     }
 }
 
@@ -121,18 +121,19 @@ fn compaction_cost(json: &str, meter: &Meter) -> Tokens {
 }
 
 /// Counts a tool definition by its name, its description and its parameters.
-pub(crate) fn tool_cost(part: &Part, meter: &Meter) -> Tokens {
-    let Part::Opaque { json, .. } = part else { return meter.overhead().tool + meter.part(part) };
+pub(crate) fn tool_cost(part: &ContentPart, meter: &Meter) -> Tokens {
+    let ContentPart::Opaque { json, .. } = part else { return meter.overhead().tool + meter.part(part) };
     let Ok(definition) = Json::parse(json, "a tool definition") else { return meter.part(part) };
-    let known =
-        Some(&definition).filter(|json| json.text_at("type") != Some("namespace")).and_then(Tool::read);
+    let known = Some(&definition)
+        .filter(|json| json.text_at("type") != Some("namespace"))
+        .and_then(ToolDefinition::read);
     let said = known.map_or_else(
-        || meter.text(&marks::stripped(json)),
+        || meter.text(&cache_marks::strip_marks(json)),
         |tool| {
             let takes = match tool.takes {
-                Takes::Object(tools::FREE_TEXT | tools::NOTHING) => Tokens(0),
-                Takes::Object(schema) => meter.text(schema),
-                Takes::Text => grammar(&definition).map_or(Tokens(0), |grammar| meter.text(grammar)),
+                ToolParameters::Object(tools::FREE_TEXT | tools::EMPTY_SCHEMA) => Tokens(0),
+                ToolParameters::Object(schema) => meter.text(schema),
+                ToolParameters::Text => grammar(&definition).map_or(Tokens(0), |grammar| meter.text(grammar)),
             };
             let described = tool.description.map_or(Tokens(0), |words| meter.text(words.trim_matches('"')));
             meter.text(tool.name) + described + takes

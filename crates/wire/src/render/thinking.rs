@@ -12,9 +12,12 @@ use std::{
 };
 
 use epitome_core::{
-    Fact, Part, Seq,
-    context::{Body, Content, Context, Edit, Message, Segment, Shown, UNANSWERED},
-    event::{Dialect, Instruction},
+    ContentPart, Fact, Seq,
+    context::{
+        Context, ContextMessage, Segment, SegmentBody, SegmentContent, SegmentEdit, UNANSWERED_TEXT,
+        VisibleOutcome,
+    },
+    event::{InstructionKind, RawDialect},
     media::Media,
     seq_set::SeqSet,
     tokens::Tokens,
@@ -22,13 +25,13 @@ use epitome_core::{
 
 use crate::{
     json::Json,
-    legality::{Rule, Rules},
-    write::CONTINUE,
+    legality::{ProviderRule, ProviderRules},
+    write::CONTINUE_MESSAGE,
 };
 
 /// A context whose thinking its provider accepts.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct SettledContext {
     /// The context.
     pub context: Context,
     /// Number of thinking blocks left out.
@@ -44,7 +47,7 @@ pub struct Settled {
      loop told again in words the request takes {needed} tokens of {ceiling}; choose a larger budget, or wait until the \
      loop has ended"
 )]
-pub struct BoundThinking {
+pub struct BoundThinkingError {
     /// Number of thinking blocks that are no longer valid.
     pub thinking: u64,
     /// Tokens that the context would cost.
@@ -57,7 +60,7 @@ pub struct BoundThinking {
 pub const SETTLE_THINKING: &str = "settle_thinking";
 
 /// Leaves out the thinking that `context` would make invalid. `sent` shows the same events as they were last sent, so
-/// that its thinking is valid; all differences from it count as the change. Without [`Rule::PreservedThinking`] the
+/// that its thinking is valid; all differences from it count as the change. Without [`ProviderRule::PreservedThinking`] the
 /// context is returned as it is.
 ///
 /// A loop that has to be told again may cost more than before, but the context must not then cost more than
@@ -68,57 +71,59 @@ pub const SETTLE_THINKING: &str = "settle_thinking";
 ///
 /// ```
 /// use epitome_core::{Tokens, context::Context};
-/// use epitome_wire::{legality::Rules, render::{BoundThinking, settle_thinking}};
+/// use epitome_wire::{legality::ProviderRules, render::{BoundThinkingError, settle_thinking}};
 ///
 /// /// What may be sent of a context that was reduced.
-/// fn sendable(reduced: Context, sent: &Context, rules: &Rules) -> Result<Context, BoundThinking> {
+/// fn sendable(reduced: Context, sent: &Context, rules: &ProviderRules) -> Result<Context, BoundThinkingError> {
 ///     settle_thinking(reduced, sent, rules, Tokens(100_000)).map(|settled| settled.context)
 /// }
 /// ```
 pub fn settle_thinking(
     context: Context,
     sent: &Context,
-    rules: &Rules,
+    rules: &ProviderRules,
     ceiling: Tokens,
-) -> Result<Settled, BoundThinking> {
-    let invalid = if rules.has(Rule::PreservedThinking) { invalid(&context, sent) } else { HashSet::new() };
+) -> Result<SettledContext, BoundThinkingError> {
+    let invalid =
+        if rules.has(ProviderRule::PreservedThinking) { invalid(&context, sent) } else { HashSet::new() };
     if invalid.is_empty() {
-        return Ok(Settled { context, stripped: 0, retold: false });
+        return Ok(SettledContext { context, stripped: 0, retold: false });
     }
     let stripped = invalid.len() as u64;
     let is_invalid = |segment: &Segment| reasoning(segment).is_some_and(|place| invalid.contains(&place));
-    let open = if rules.has(Rule::ThinkingStaysInOpenLoop) {
+    let open = if rules.has(ProviderRule::ThinkingStaysInOpenLoop) {
         open_loops(context.segments(), is_invalid)
     } else {
         Vec::new()
     };
     let retold = !open.is_empty();
     let context = retell(context, &open);
-    let context =
-        context.edit(SETTLE_THINKING, |_, segment| if is_invalid(segment) { Edit::Drop } else { Edit::Keep });
+    let context = context.edit(SETTLE_THINKING, |_, segment| {
+        if is_invalid(segment) { SegmentEdit::Drop } else { SegmentEdit::Keep }
+    });
     if retold && context.tokens() > ceiling {
-        return Err(BoundThinking { thinking: stripped, needed: context.tokens(), ceiling });
+        return Err(BoundThinkingError { thinking: stripped, needed: context.tokens(), ceiling });
     }
-    Ok(Settled { context, stripped, retold })
+    Ok(SettledContext { context, stripped, retold })
 }
 
 /// Position of a thinking block: its event and its index in the event's parts.
-type Place = (Seq, usize);
+type ThinkingPosition = (Seq, usize);
 
-fn reasoning(segment: &Segment) -> Option<Place> {
-    let Body::Answer { event, part } = segment.body() else { return None };
-    let is_reasoning = matches!(event.event.fact.parts().get(*part), Some(Part::Reasoning { .. }));
+fn reasoning(segment: &Segment) -> Option<ThinkingPosition> {
+    let SegmentBody::Answer { event, part } = segment.body() else { return None };
+    let is_reasoning = matches!(event.event.fact.parts().get(*part), Some(ContentPart::Reasoning { .. }));
     is_reasoning.then_some((event.id.seq, *part))
 }
 
 /// Finds the thinking of a context that follows a change since it was sent. Thinking itself may be dropped, but only
 /// from the beginning and from the end: of the thinking that could stay, the newest unbroken run is kept.
-fn invalid(context: &Context, sent: &Context) -> HashSet<Place> {
-    let (now, before) = (Order::of(context), Order::of(sent));
+fn invalid(context: &Context, sent: &Context) -> HashSet<ThinkingPosition> {
+    let (now, before) = (ContentOrder::of(context), ContentOrder::of(sent));
     let same = now.marks.iter().zip(&before.marks).take_while(|(one, other)| one == other).count();
     let places =
         before.thinking.iter().enumerate().map(|(place, (thought, ahead))| (*thought, (place, *ahead)));
-    let known: HashMap<Place, (usize, usize)> = places.collect();
+    let known: HashMap<ThinkingPosition, (usize, usize)> = places.collect();
     let pivot = pivot(context);
     let mut invalid = HashSet::new();
     let mut next = None;
@@ -138,9 +143,9 @@ fn invalid(context: &Context, sent: &Context) -> HashSet<Place> {
 /// summary that the provider signed leaves thinking valid.
 fn pivot(context: &Context) -> Option<Seq> {
     context.segments().iter().find_map(|segment| match segment.body() {
-        Body::Summary(event) => {
+        SegmentBody::Summary(event) => {
             let raw = &event.event.raw;
-            let signed = raw.dialect == Dialect::Anthropic
+            let signed = raw.dialect == RawDialect::Anthropic
                 && Json::parse(&raw.json, "a compaction").is_ok_and(|message| {
                     message
                         .array_at("content")
@@ -155,25 +160,25 @@ fn pivot(context: &Context) -> Option<Seq> {
 
 /// The content of a request in its order, and the amount of it before each thinking block.
 #[derive(Default)]
-struct Order<'a> {
-    marks: Vec<Mark<'a>>,
-    thinking: Vec<(Place, usize)>,
+struct ContentOrder<'a> {
+    marks: Vec<ContentMark<'a>>,
+    thinking: Vec<(ThinkingPosition, usize)>,
 }
 
 /// A part of a request that is not thinking.
 #[derive(PartialEq)]
-enum Mark<'a> {
+enum ContentMark<'a> {
     /// An event, with its parts as shown.
-    Event(Seq, Option<&'a [Part]>),
+    Event(Seq, Option<&'a [ContentPart]>),
     /// A part of an answer.
     Part(Seq, usize),
     /// A call's result.
-    Outcome(Place, &'a Shown),
+    Outcome(ThinkingPosition, &'a VisibleOutcome),
     /// Words of ours.
     Words(&'a str),
 }
 
-impl<'a> Order<'a> {
+impl<'a> ContentOrder<'a> {
     fn of(context: &'a Context) -> Self {
         let mut order = Self::default();
         for message in context.messages() {
@@ -182,34 +187,35 @@ impl<'a> Order<'a> {
         order
     }
 
-    fn take(&mut self, message: Message<'a>) {
+    fn take(&mut self, message: ContextMessage<'a>) {
         match message {
-            Message::Instruction { event, .. } => {
+            ContextMessage::Instruction { event, .. } => {
                 // Settings may change: thinking is not bound to them.
-                let settings = Instruction::Settings;
+                let settings = InstructionKind::Settings;
                 if !matches!(&event.event.fact, Fact::Instructed { what, .. } if *what == settings) {
-                    self.marks.push(Mark::Event(event.id.seq, None));
+                    self.marks.push(ContentMark::Event(event.id.seq, None));
                 }
             }
-            Message::User { event, content, .. } => self.said(event.id.seq, content),
-            Message::Carried { event, .. } | Message::Summary { event, .. } => {
-                self.marks.push(Mark::Event(event.id.seq, None));
+            ContextMessage::User { event, content, .. } => self.said(event.id.seq, content),
+            ContextMessage::Carried { event, .. } | ContextMessage::Summary { event, .. } => {
+                self.marks.push(ContentMark::Event(event.id.seq, None));
             }
-            Message::Note { note, .. } => self.marks.push(Mark::Words(&note.text)),
-            Message::Answer(answer) => {
+            ContextMessage::Note { note, .. } => self.marks.push(ContentMark::Words(&note.text)),
+            ContextMessage::Answer(answer) => {
                 for (place, segment) in answer.fragments.iter().flat_map(|fragment| &fragment.parts) {
                     match (reasoning(segment), segment.body()) {
                         (Some(thought), _) => self.thinking.push((thought, self.marks.len())),
-                        (None, Body::Answer { event, .. } | Body::Exchange { event, .. }) => {
-                            self.marks.push(Mark::Part(event.id.seq, *place));
+                        (None, SegmentBody::Answer { event, .. } | SegmentBody::Exchange { event, .. }) => {
+                            self.marks.push(ContentMark::Part(event.id.seq, *place));
                         }
                         (None, _) => {}
                     }
                 }
             }
-            Message::Returned(returned) => {
+            ContextMessage::Returned(returned) => {
                 for outcome in &returned.outcomes {
-                    self.marks.push(Mark::Outcome((outcome.caller.id.seq, outcome.part), outcome.shown));
+                    self.marks
+                        .push(ContentMark::Outcome((outcome.caller.id.seq, outcome.part), outcome.shown));
                 }
                 if let (Some(event), Some((_, content))) = (returned.event, returned.beside) {
                     self.said(event.id.seq, content);
@@ -218,12 +224,12 @@ impl<'a> Order<'a> {
         }
     }
 
-    fn said(&mut self, seq: Seq, content: &'a Content) {
+    fn said(&mut self, seq: Seq, content: &'a SegmentContent) {
         let shown = match content {
-            Content::AsSent => None,
-            Content::Replaced(parts) => Some(parts.as_slice()),
+            SegmentContent::AsSent => None,
+            SegmentContent::Replaced(parts) => Some(parts.as_slice()),
         };
-        self.marks.push(Mark::Event(seq, shown));
+        self.marks.push(ContentMark::Event(seq, shown));
     }
 }
 
@@ -262,9 +268,9 @@ fn open_loop(segments: &[Segment]) -> Option<Range<usize>> {
 /// understands may not be.
 fn speaks(segment: &Segment) -> bool {
     match segment.body() {
-        Body::Exchange { .. } => true,
-        Body::Answer { event, part } => match event.event.fact.parts().get(*part) {
-            Some(Part::Text { text } | Part::Refusal { text }) => !text.trim().is_empty(),
+        SegmentBody::Exchange { .. } => true,
+        SegmentBody::Answer { event, part } => match event.event.fact.parts().get(*part) {
+            Some(ContentPart::Text { text } | ContentPart::Refusal { text }) => !text.trim().is_empty(),
             _ => false,
         },
         _ => false,
@@ -275,8 +281,8 @@ fn speaks(segment: &Segment) -> bool {
 fn asks(segment: &Segment) -> bool {
     segment.is_user()
         && segment.shown().unwrap_or_default().iter().any(|part| match part {
-            Part::Text { text } => !text.trim().is_empty(),
-            part => matches!(part, Part::Media(_)),
+            ContentPart::Text { text } => !text.trim().is_empty(),
+            part => matches!(part, ContentPart::Media(_)),
         })
 }
 
@@ -289,31 +295,40 @@ fn retell(context: Context, loops: &[Range<usize>]) -> Context {
         for segment in segments {
             tell(&context, segment, &mut words);
         }
-        words.push_str(CONTINUE);
+        words.push_str(CONTINUE_MESSAGE);
         told.insert(SeqSet::union(segments.iter().map(Segment::stands_for)).first(), words);
     }
-    context.retell(SETTLE_THINKING, loops, |folded| {
+    context.force_fold(SETTLE_THINKING, loops, |folded| {
         told.get(&folded.events.first()).cloned().unwrap_or_default()
     })
 }
 
 fn tell(context: &Context, segment: &Segment, words: &mut String) {
     match segment.body() {
-        Body::Answer { event, part } => said(context, segment, event.event.fact.parts().get(*part), words),
-        Body::Exchange { outcome, .. } => {
+        SegmentBody::Answer { event, part } => {
+            said(context, segment, event.event.fact.parts().get(*part), words)
+        }
+        SegmentBody::Exchange { outcome, .. } => {
             if let Some(call) = segment.call() {
                 let _ = writeln!(words, "[{} {}]", call.name, call.arguments);
             }
             match outcome {
-                Shown::Returned { .. } => said(context, segment, segment.shown().unwrap_or_default(), words),
-                Shown::Unanswered => said(context, segment, [&Part::text(UNANSWERED)], words),
+                VisibleOutcome::Returned { .. } => {
+                    said(context, segment, segment.shown().unwrap_or_default(), words)
+                }
+                VisibleOutcome::Unanswered => {
+                    said(context, segment, [&ContentPart::text(UNANSWERED_TEXT)], words)
+                }
             }
         }
-        Body::User { .. } => said(context, segment, segment.shown().unwrap_or_default(), words),
-        Body::Instruction(event) | Body::Prefix(event) | Body::Carried(event) | Body::Summary(event) => {
+        SegmentBody::User { .. } => said(context, segment, segment.shown().unwrap_or_default(), words),
+        SegmentBody::Instruction(event)
+        | SegmentBody::Prefix(event)
+        | SegmentBody::Carried(event)
+        | SegmentBody::Summary(event) => {
             said(context, segment, event.event.fact.parts(), words);
         }
-        Body::Note(note) => {
+        SegmentBody::Note(note) => {
             words.push_str(&note.text);
             words.push('\n');
         }
@@ -323,21 +338,21 @@ fn tell(context: &Context, segment: &Segment, words: &mut String) {
 fn said<'p>(
     context: &Context,
     segment: &Segment,
-    parts: impl IntoIterator<Item = &'p Part>,
+    parts: impl IntoIterator<Item = &'p ContentPart>,
     words: &mut String,
 ) {
     for part in parts {
         match part {
-            Part::Text { text } | Part::Refusal { text } => words.push_str(text),
-            Part::Media(Media { mime, .. }) => {
-                let behind = context.names().behind_all(segment.stands_for());
+            ContentPart::Text { text } | ContentPart::Refusal { text } => words.push_str(text),
+            ContentPart::Media(Media { mime, .. }) => {
+                let behind = context.names().recall_suffix_all(segment.stands_for());
                 let kind = if mime.is_empty() { "attachment" } else { mime };
                 let _ = write!(words, "[{kind}{behind}]");
             }
-            Part::Opaque { name, .. } => {
+            ContentPart::Opaque { name, .. } => {
                 let _ = write!(words, "[{name}]");
             }
-            Part::Reasoning { .. } | Part::ToolCall(_) => continue,
+            ContentPart::Reasoning { .. } | ContentPart::ToolCall(_) => continue,
         }
         words.push('\n');
     }

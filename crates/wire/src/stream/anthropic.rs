@@ -3,40 +3,40 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Ending, Taken,
-    built::{Built, Members},
+    PayloadEffect, StreamEnding,
+    growing_json::{GrowingJson, GrowingObject},
 };
 use crate::{json::Json, response};
 
 /// An answer so far.
 #[derive(Debug, Default)]
-pub(crate) struct Anthropic {
-    message: Members,
-    blocks: BTreeMap<u64, Block>,
+pub(crate) struct AnthropicAssembly {
+    message: GrowingObject,
+    blocks: BTreeMap<u64, StreamedBlock>,
 }
 
 /// A content block so far.
 #[derive(Debug)]
-struct Block {
-    built: Built,
+struct StreamedBlock {
+    built: GrowingJson,
     /// A tool's input, which arrives as pieces of JSON text.
     input: String,
 }
 
-impl Anthropic {
-    pub(super) fn take(&mut self, event: &Json<'_>) -> Taken {
+impl AnthropicAssembly {
+    pub(super) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
         match event.text_at("type") {
             Some("message_start") => {
-                Taken::kept(event.get("message").map_or(0, |message| self.message.assign(message)))
+                PayloadEffect::kept(event.get("message").map_or(0, |message| self.message.assign(message)))
             }
             Some("content_block_start") => self.start(event),
-            Some("content_block_delta") => Taken::kept(self.grow(event).unwrap_or(0)),
-            Some("message_delta") => Taken::kept(self.end(event)),
-            Some("message_stop") => Taken::ending(Ending::Complete),
-            Some("error") => Taken::ending(Ending::Failed(
-                response::error_said(event).unwrap_or_else(|| event.raw.to_owned()),
+            Some("content_block_delta") => PayloadEffect::kept(self.grow(event).unwrap_or(0)),
+            Some("message_delta") => PayloadEffect::kept(self.end(event)),
+            Some("message_stop") => PayloadEffect::ending(StreamEnding::Complete),
+            Some("error") => PayloadEffect::ending(StreamEnding::Failed(
+                response::error_text(event).unwrap_or_else(|| event.raw.to_owned()),
             )),
-            _ => Taken::default(),
+            _ => PayloadEffect::default(),
         }
     }
 
@@ -47,18 +47,19 @@ impl Anthropic {
         }
         for (key, value) in [("type", "message"), ("role", "assistant")] {
             if self.message.get(key).is_none() {
-                self.message.set(key, Built::text(value));
+                self.message.set(key, GrowingJson::text(value));
             }
         }
-        let blocks = self.blocks.into_values().map(Block::built).collect();
-        self.message.set("content", Built::List(blocks));
-        Some(Built::Object(self.message).json())
+        let blocks = self.blocks.into_values().map(StreamedBlock::built).collect();
+        self.message.set("content", GrowingJson::List(blocks));
+        Some(GrowingJson::Object(self.message).json())
     }
 
-    fn start(&mut self, event: &Json<'_>) -> Taken {
-        let Some(block) = event.get("content_block") else { return Taken::default() };
-        self.blocks.insert(event.count_at("index"), Block { built: block.into(), input: String::new() });
-        Taken::kept(block.raw.len())
+    fn start(&mut self, event: &Json<'_>) -> PayloadEffect {
+        let Some(block) = event.get("content_block") else { return PayloadEffect::default() };
+        self.blocks
+            .insert(event.count_at("index"), StreamedBlock { built: block.into(), input: String::new() });
+        PayloadEffect::kept(block.raw.len())
     }
 
     fn grow(&mut self, event: &Json<'_>) -> Option<usize> {
@@ -89,7 +90,7 @@ impl Anthropic {
                 // Counts are of the whole answer so far, but a later report may leave some of them out.
                 "usage" => {
                     if self.message.at("usage").members().is_none() {
-                        self.message.set("usage", Built::Object(Members::default()));
+                        self.message.set("usage", GrowingJson::Object(GrowingObject::default()));
                     }
                     kept += self.message.at("usage").members().map_or(0, |usage| usage.update(value));
                 }
@@ -103,7 +104,7 @@ impl Anthropic {
     }
 }
 
-fn member(members: &mut Members, key: &str, value: &Json<'_>) -> usize {
+fn member(members: &mut GrowingObject, key: &str, value: &Json<'_>) -> usize {
     match (key, value.as_text()) {
         ("type", _) => 0,
         (_, Some(piece)) => {
@@ -118,15 +119,15 @@ fn member(members: &mut Members, key: &str, value: &Json<'_>) -> usize {
     }
 }
 
-impl Block {
+impl StreamedBlock {
     /// The block with its input: as JSON if it is valid, else, if the stream broke off inside it, as text.
-    fn built(mut self) -> Built {
+    fn built(mut self) -> GrowingJson {
         if !self.input.is_empty()
             && let Some(members) = self.built.members()
         {
             let input = match Json::parse(&self.input, "a tool's input") {
-                Ok(input) => Built::Fixed(input.raw.to_owned()),
-                Err(_) => Built::text(&self.input),
+                Ok(input) => GrowingJson::Fixed(input.raw.to_owned()),
+                Err(_) => GrowingJson::text(&self.input),
             };
             members.set("input", input);
         }

@@ -4,35 +4,35 @@
 //! limit, so that a server that never stops talking cannot fill the memory.
 
 mod anthropic;
-mod built;
+mod growing_json;
 mod openai_chat;
 mod openai_responses;
 
 use epitome_core::Event;
 
-use crate::{error::WireError, format::Format, json::Json, response, sse::Payloads};
+use crate::{error::WireError, format::Format, json::Json, response, sse::SsePayloads};
 
 /// Takes a streamed answer chunk by chunk.
 ///
 /// ```
-/// use epitome_wire::{Ending, Format, StreamDecoder};
+/// use epitome_wire::{StreamEnding, Format, StreamDecoder};
 ///
 /// let mut stream = StreamDecoder::new(Format::OpenaiChat);
 /// stream.push(b"data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"hel");
 /// stream.push(b"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
 /// let streamed = stream.finish()?;
-/// assert_eq!(streamed.ending, Ending::Complete);
+/// assert_eq!(streamed.ending, StreamEnding::Complete);
 /// assert_eq!(streamed.events[0].fact.text(), "hello");
 /// # Ok::<(), epitome_wire::WireError>(())
 /// ```
 #[derive(Debug)]
 pub struct StreamDecoder {
     format: Format,
-    payloads: Payloads,
-    assembly: Assembly,
+    payloads: SsePayloads,
+    assembly: AnswerAssembly,
     kept: usize,
     limit: usize,
-    ending: Ending,
+    ending: StreamEnding,
     over: bool,
     damaged: bool,
     overflowed: bool,
@@ -40,16 +40,16 @@ pub struct StreamDecoder {
 
 /// Result of reading a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Streamed {
+pub struct StreamedAnswer {
     /// Answer as far as it came, then its usage.
     pub events: Vec<Event>,
     /// Way it ended.
-    pub ending: Ending,
+    pub ending: StreamEnding,
 }
 
 /// Way a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum StreamEnding {
     /// The provider finished the answer.
     Complete,
     /// The stream broke off, or part of it could not be read.
@@ -66,11 +66,11 @@ impl StreamDecoder {
     pub fn new(format: Format) -> Self {
         Self {
             format,
-            payloads: Payloads::default(),
-            assembly: Assembly::new(format),
+            payloads: SsePayloads::default(),
+            assembly: AnswerAssembly::new(format),
             kept: 0,
             limit: Self::DEFAULT_LIMIT,
-            ending: Ending::Cut,
+            ending: StreamEnding::Cut,
             over: false,
             damaged: false,
             overflowed: false,
@@ -106,9 +106,9 @@ impl StreamDecoder {
     }
 
     /// Reads the answer as far as it came.
-    pub fn finish(mut self) -> Result<Streamed, WireError> {
+    pub fn finish(mut self) -> Result<StreamedAnswer, WireError> {
         if !self.overflowed {
-            self.walk(Payloads::finish);
+            self.walk(SsePayloads::finish);
         }
         if self.overflowed {
             return Err(WireError::TooLarge { limit: self.limit });
@@ -118,13 +118,13 @@ impl StreamDecoder {
             Some(decoded) => decoded?,
         };
         let ending = match self.ending {
-            Ending::Complete if self.damaged => Ending::Cut,
+            StreamEnding::Complete if self.damaged => StreamEnding::Cut,
             ending => ending,
         };
-        Ok(Streamed { events, ending })
+        Ok(StreamedAnswer { events, ending })
     }
 
-    fn walk(&mut self, feed: impl FnOnce(&mut Payloads, &mut dyn FnMut(&str))) {
+    fn walk(&mut self, feed: impl FnOnce(&mut SsePayloads, &mut dyn FnMut(&str))) {
         let Self { payloads, assembly, kept, ending, over, damaged, .. } = self;
         feed(payloads, &mut |payload| {
             let Some(taken) = take(assembly, payload) else {
@@ -135,7 +135,7 @@ impl StreamDecoder {
             *over |= taken.over;
             match taken.ending {
                 // An error stays an error, whatever follows it.
-                Some(new) if !matches!(ending, Ending::Failed(_)) => *ending = new,
+                Some(new) if !matches!(ending, StreamEnding::Failed(_)) => *ending = new,
                 _ => {}
             }
         });
@@ -145,55 +145,55 @@ impl StreamDecoder {
 
 /// Effect of one payload.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct PayloadEffect {
     /// Number of bytes more that are kept.
     pub(crate) kept: usize,
     /// State of the stream after it, if the payload changes it.
-    ending: Option<Ending>,
+    ending: Option<StreamEnding>,
     /// True if no more of the answer can follow.
     pub(crate) over: bool,
 }
 
-impl Taken {
+impl PayloadEffect {
     fn kept(kept: usize) -> Self {
         Self { kept, ..Self::default() }
     }
 
-    fn ending(ending: Ending) -> Self {
-        Self::default().and(ending)
+    fn ending(ending: StreamEnding) -> Self {
+        Self::default().with_final_ending(ending)
     }
 
     /// Marks the last event of the stream.
-    fn and(self, ending: Ending) -> Self {
+    fn with_final_ending(self, ending: StreamEnding) -> Self {
         Self { ending: Some(ending), over: true, ..self }
     }
 
     /// Sets the ending, though more events may follow.
-    fn but(self, ending: Ending) -> Self {
+    fn with_ending(self, ending: StreamEnding) -> Self {
         Self { ending: Some(ending), ..self }
     }
 }
 
 /// The answer so far.
 #[derive(Debug)]
-pub(crate) enum Assembly {
-    Chat(openai_chat::Chat),
-    Responses(openai_responses::Responses),
-    Anthropic(anthropic::Anthropic),
+pub(crate) enum AnswerAssembly {
+    Chat(openai_chat::ChatAssembly),
+    Responses(openai_responses::ResponsesAssembly),
+    Anthropic(anthropic::AnthropicAssembly),
 }
 
-impl Assembly {
+impl AnswerAssembly {
     /// Starts an empty answer.
     pub(crate) fn new(format: Format) -> Self {
         match format {
-            Format::OpenaiChat => Self::Chat(openai_chat::Chat::default()),
-            Format::OpenaiResponses => Self::Responses(openai_responses::Responses::default()),
-            Format::Anthropic => Self::Anthropic(anthropic::Anthropic::default()),
+            Format::OpenaiChat => Self::Chat(openai_chat::ChatAssembly::default()),
+            Format::OpenaiResponses => Self::Responses(openai_responses::ResponsesAssembly::default()),
+            Format::Anthropic => Self::Anthropic(anthropic::AnthropicAssembly::default()),
         }
     }
 
     /// Takes the next event.
-    pub(crate) fn take(&mut self, event: &Json<'_>) -> Taken {
+    pub(crate) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
         match self {
             Self::Chat(chat) => chat.take(event),
             Self::Responses(responses) => responses.take(event),
@@ -212,10 +212,10 @@ impl Assembly {
 }
 
 /// Takes a payload and returns its effect; `None` if it is not JSON, so that the answer lacks it.
-fn take(assembly: &mut Assembly, payload: &str) -> Option<Taken> {
+fn take(assembly: &mut AnswerAssembly, payload: &str) -> Option<PayloadEffect> {
     match (payload.trim(), &*assembly) {
-        ("[DONE]", Assembly::Chat(_)) => return Some(Taken::ending(Ending::Complete)),
-        ("[DONE]" | "", _) => return Some(Taken::default()),
+        ("[DONE]", AnswerAssembly::Chat(_)) => return Some(PayloadEffect::ending(StreamEnding::Complete)),
+        ("[DONE]" | "", _) => return Some(PayloadEffect::default()),
         _ => {}
     }
     let event = Json::parse(payload, "a streamed event").ok()?;

@@ -7,32 +7,32 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Ending, Taken,
-    built::{Built, Members},
+    PayloadEffect, StreamEnding,
+    growing_json::{GrowingJson, GrowingObject},
 };
 use crate::{
-    json::{Json, Value},
+    json::{Json, JsonValue},
     response,
 };
 
 /// An answer so far.
 #[derive(Debug, Default)]
-pub(crate) struct Chat {
-    envelope: Members,
-    choices: BTreeMap<u64, Choice>,
+pub(crate) struct ChatAssembly {
+    envelope: GrowingObject,
+    choices: BTreeMap<u64, StreamedChoice>,
 }
 
 #[derive(Debug, Default)]
-struct Choice {
-    members: Members,
-    message: Members,
-    calls: BTreeMap<u64, Members>,
+struct StreamedChoice {
+    members: GrowingObject,
+    message: GrowingObject,
+    calls: BTreeMap<u64, GrowingObject>,
 }
 
-impl Chat {
-    pub(super) fn take(&mut self, chunk: &Json<'_>) -> Taken {
-        if let Some(said) = response::error_said(chunk) {
-            return Taken::ending(Ending::Failed(said));
+impl ChatAssembly {
+    pub(super) fn take(&mut self, chunk: &Json<'_>) -> PayloadEffect {
+        if let Some(said) = response::error_text(chunk) {
+            return PayloadEffect::ending(StreamEnding::Failed(said));
         }
         let mut kept = 0;
         let mut finished = false;
@@ -40,7 +40,7 @@ impl Chat {
             match key.as_ref() {
                 // Padding against eavesdroppers.
                 "obfuscation" => {}
-                "object" => self.envelope.set("object", Built::text("chat.completion")),
+                "object" => self.envelope.set("object", GrowingJson::text("chat.completion")),
                 "choices" => {
                     for choice in value.as_array().unwrap_or_default() {
                         kept += self.choices.entry(choice.count_at("index")).or_default().take(choice);
@@ -56,7 +56,11 @@ impl Chat {
             }
         }
         // Usage follows, and `[DONE]`.
-        if finished { Taken::kept(kept).but(Ending::Complete) } else { Taken::kept(kept) }
+        if finished {
+            PayloadEffect::kept(kept).with_ending(StreamEnding::Complete)
+        } else {
+            PayloadEffect::kept(kept)
+        }
     }
 
     /// The response in one piece; `None` if no choice was ever begun.
@@ -66,13 +70,13 @@ impl Chat {
         }
         let choices = self.choices.into_iter().map(|(index, choice)| choice.built(index)).collect();
         let usage = self.envelope.get("usage").cloned();
-        self.envelope.set("choices", Built::List(choices));
-        self.envelope.set("usage", usage.unwrap_or_else(Built::null));
-        Some(Built::Object(self.envelope).json())
+        self.envelope.set("choices", GrowingJson::List(choices));
+        self.envelope.set("usage", usage.unwrap_or_else(GrowingJson::null));
+        Some(GrowingJson::Object(self.envelope).json())
     }
 }
 
-impl Choice {
+impl StreamedChoice {
     fn take(&mut self, choice: &Json<'_>) -> usize {
         let mut kept = 0;
         for (key, value) in choice.members() {
@@ -110,43 +114,43 @@ impl Choice {
         said.map(|(key, value)| merge(call, key, value)).sum()
     }
 
-    fn built(mut self, index: u64) -> Built {
+    fn built(mut self, index: u64) -> GrowingJson {
         if self.message.get("role").is_none() {
-            self.message.set("role", Built::text("assistant"));
+            self.message.set("role", GrowingJson::text("assistant"));
         }
         if !self.calls.is_empty() {
-            let calls = self.calls.into_values().map(Built::Object).collect();
-            self.message.set("tool_calls", Built::List(calls));
+            let calls = self.calls.into_values().map(GrowingJson::Object).collect();
+            self.message.set("tool_calls", GrowingJson::List(calls));
         }
-        let mut choice = Members::default();
-        choice.set("index", Built::Fixed(index.to_string()));
-        choice.set("message", Built::Object(self.message));
+        let mut choice = GrowingObject::default();
+        choice.set("index", GrowingJson::Fixed(index.to_string()));
+        choice.set("message", GrowingJson::Object(self.message));
         for key in ["logprobs", "finish_reason"] {
             choice.at(key);
         }
         choice.take_all(self.members);
-        Built::Object(choice)
+        GrowingJson::Object(choice)
     }
 }
 
 /// Merges one member of a delta. Returns the number of bytes more that are kept.
-fn merge(into: &mut Members, key: &str, value: &Json<'_>) -> usize {
+fn merge(into: &mut GrowingObject, key: &str, value: &Json<'_>) -> usize {
     let known = into.get(key).is_some_and(|known| !known.is_null());
     match &value.value {
-        Value::Null => {
+        JsonValue::Null => {
             into.at(key);
             key.len()
         }
-        Value::String(piece) => grow(into.at(key), key, piece),
-        Value::Object(members) if known && into.at(key).members().is_some() => {
+        JsonValue::String(piece) => grow(into.at(key), key, piece),
+        JsonValue::Object(members) if known && into.at(key).members().is_some() => {
             let Some(inner) = into.at(key).members() else { return 0 };
             members.iter().map(|(key, value)| merge(inner, key, value)).sum()
         }
-        Value::Array(elements) if known => {
+        JsonValue::Array(elements) if known => {
             let list = into.at(key);
             elements.iter().map(|element| add(list, element)).sum()
         }
-        Value::Array(_) | Value::Object(_) | Value::Number | Value::Bool(_) => {
+        JsonValue::Array(_) | JsonValue::Object(_) | JsonValue::Number | JsonValue::Bool(_) => {
             into.set(key, value.into());
             if known { 0 } else { key.len() + value.raw.len() }
         }
@@ -154,10 +158,10 @@ fn merge(into: &mut Members, key: &str, value: &Json<'_>) -> usize {
 }
 
 /// Appends to a string, unless it is a name: some servers repeat names and ids in every chunk.
-fn grow(known: &mut Built, key: &str, piece: &str) -> usize {
+fn grow(known: &mut GrowingJson, key: &str, piece: &str) -> usize {
     match known {
-        Built::Text(text) if key == "name" && text == piece => return 0,
-        Built::Text(text) if matches!(key, "role" | "id" | "type" | "format") && !text.is_empty() => {
+        GrowingJson::Text(text) if key == "name" && text == piece => return 0,
+        GrowingJson::Text(text) if matches!(key, "role" | "id" | "type" | "format") && !text.is_empty() => {
             return 0;
         }
         _ => known.append(piece),
@@ -166,11 +170,11 @@ fn grow(known: &mut Built, key: &str, piece: &str) -> usize {
 }
 
 /// Adds an element: one with the index of the last is more of it; any other is new.
-fn add(list: &mut Built, element: &Json<'_>) -> usize {
-    if let Built::List(elements) = list
-        && let Some(last) = elements.last_mut().and_then(Built::members)
+fn add(list: &mut GrowingJson, element: &Json<'_>) -> usize {
+    if let GrowingJson::List(elements) = list
+        && let Some(last) = elements.last_mut().and_then(GrowingJson::members)
         && let Some(index) = element.get("index")
-        && matches!(last.get("index"), Some(Built::Fixed(known)) if known == index.raw)
+        && matches!(last.get("index"), Some(GrowingJson::Fixed(known)) if known == index.raw)
     {
         return element.members().iter().map(|(key, value)| merge(last, key, value)).sum();
     }

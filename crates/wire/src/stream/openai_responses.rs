@@ -6,47 +6,47 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Ending, Taken,
-    built::{Built, Members},
+    PayloadEffect, StreamEnding,
+    growing_json::{GrowingJson, GrowingObject},
 };
 use crate::{json::Json, response};
 
 /// An answer so far.
 #[derive(Debug, Default)]
-pub(crate) struct Responses {
-    envelope: Members,
-    items: BTreeMap<u64, Item>,
+pub(crate) struct ResponsesAssembly {
+    envelope: GrowingObject,
+    items: BTreeMap<u64, StreamedItem>,
 }
 
 #[derive(Debug)]
-struct Item {
-    built: Built,
+struct StreamedItem {
+    built: GrowingJson,
     done: bool,
 }
 
-impl Responses {
-    pub(super) fn take(&mut self, event: &Json<'_>) -> Taken {
+impl ResponsesAssembly {
+    pub(super) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
         let kind = event.text_at("type").unwrap_or_default();
         match kind {
             "response.created" | "response.queued" | "response.in_progress" => {
-                Taken::kept(self.envelope(event))
+                PayloadEffect::kept(self.envelope(event))
             }
             "response.completed" | "response.incomplete" | "response.done" => {
-                Taken::kept(self.closed(event)).and(Ending::Complete)
+                PayloadEffect::kept(self.closed(event)).with_final_ending(StreamEnding::Complete)
             }
             "response.failed" => {
-                let said = event.get("response").and_then(response::error_said);
-                Taken::kept(self.closed(event))
-                    .and(Ending::Failed(said.unwrap_or_else(|| "response.failed".into())))
+                let said = event.get("response").and_then(response::error_text);
+                PayloadEffect::kept(self.closed(event))
+                    .with_final_ending(StreamEnding::Failed(said.unwrap_or_else(|| "response.failed".into())))
             }
             "error" => {
                 let said =
-                    response::error_said(event).or_else(|| event.text_at("message").map(str::to_owned));
-                Taken::ending(Ending::Failed(said.unwrap_or_else(|| event.raw.to_owned())))
+                    response::error_text(event).or_else(|| event.text_at("message").map(str::to_owned));
+                PayloadEffect::ending(StreamEnding::Failed(said.unwrap_or_else(|| event.raw.to_owned())))
             }
-            "response.output_item.added" => Taken::kept(self.put(event, Item::begun)),
-            "response.output_item.done" => Taken::kept(self.put(event, Item::done)),
-            _ => Taken::kept(self.grow(kind, event).unwrap_or(0)),
+            "response.output_item.added" => PayloadEffect::kept(self.put(event, StreamedItem::begun)),
+            "response.output_item.done" => PayloadEffect::kept(self.put(event, StreamedItem::done)),
+            _ => PayloadEffect::kept(self.grow(kind, event).unwrap_or(0)),
         }
     }
 
@@ -56,15 +56,15 @@ impl Responses {
             return None;
         }
         let items = self.items.into_values().map(|item| item.built).collect();
-        self.envelope.set("output", Built::List(items));
-        Some(Built::Object(self.envelope).json())
+        self.envelope.set("output", GrowingJson::List(items));
+        Some(GrowingJson::Object(self.envelope).json())
     }
 
     /// Takes the response's own members, the newest values replacing older ones.
     fn envelope(&mut self, event: &Json<'_>) -> usize {
         let Some(response) = event.get("response").filter(|response| response.is_object()) else { return 0 };
         let fresh = if self.envelope.is_empty() { response.raw.len() } else { 0 };
-        self.envelope = Members::default();
+        self.envelope = GrowingObject::default();
         for (key, value) in response.members().iter().filter(|(key, _)| key != "output") {
             self.envelope.set(key, value.into());
         }
@@ -77,14 +77,14 @@ impl Responses {
         let output = event.get("response").map(|response| response.array_at("output")).unwrap_or_default();
         for (index, item) in (0..).zip(output) {
             if !self.items.get(&index).is_some_and(|known| known.done) {
-                self.items.insert(index, Item::done(item));
+                self.items.insert(index, StreamedItem::done(item));
                 kept += item.raw.len();
             }
         }
         kept
     }
 
-    fn put(&mut self, event: &Json<'_>, make: impl Fn(&Json<'_>) -> Item) -> usize {
+    fn put(&mut self, event: &Json<'_>, make: impl Fn(&Json<'_>) -> StreamedItem) -> usize {
         let Some(item) = event.get("item") else { return 0 };
         self.items.insert(event.count_at("output_index"), make(item));
         item.raw.len()
@@ -117,7 +117,7 @@ impl Responses {
             let whole = ["text", "refusal", "arguments", "input", "code"]
                 .into_iter()
                 .find_map(|key| event.text_at(key))?;
-            *grown = Built::text(whole);
+            *grown = GrowingJson::text(whole);
             return Some(0);
         }
         let piece = event.text_at("delta")?;
@@ -140,17 +140,22 @@ fn place(event: &Json<'_>) -> u64 {
 }
 
 /// The growing text `key` of a part in `list`. Not every server announces the part first.
-fn text_of<'m>(list: &'m mut Built, kind: &str, key: &str, event: &Json<'_>) -> Option<&'m mut Built> {
+fn text_of<'m>(
+    list: &'m mut GrowingJson,
+    kind: &str,
+    key: &str,
+    event: &Json<'_>,
+) -> Option<&'m mut GrowingJson> {
     let part = list.element(place(event));
     if part.is_null() {
-        let mut members = Members::default();
-        members.set("type", Built::text(kind));
-        *part = Built::Object(members);
+        let mut members = GrowingObject::default();
+        members.set("type", GrowingJson::text(kind));
+        *part = GrowingJson::Object(members);
     }
     Some(part.members()?.at(key))
 }
 
-impl Item {
+impl StreamedItem {
     fn begun(item: &Json<'_>) -> Self {
         Self { built: item.into(), done: false }
     }

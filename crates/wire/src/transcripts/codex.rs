@@ -10,19 +10,19 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use epitome_core::{
-    Event, Fact, Part, Tokens,
-    event::{Compaction, Dialect, Instruction, Summary, Time, Trigger, Usage},
+    ContentPart, Event, Fact, Tokens,
+    event::{Compaction, CompactionTrigger, InstructionKind, RawDialect, Summary, Timestamp, Usage},
     id::{AnswerId, ModelName},
 };
 
 use super::{
-    Format, ReadError, Reading, Start, Warning,
+    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptThreadStart, TranscriptWarning,
     assemble::session_id,
-    lines::{Limits, values},
-    threads::{Index, Place, Threads, identity, main_thread},
-    time::time,
+    json_lines::{TranscriptLimits, values},
+    threads::{ThreadIndex, ThreadPosition, ThreadTree, main_thread, session_identity},
+    time::parse_time,
 };
-use crate::{decoded, is_project_preamble, json::Json, normal, openai_responses};
+use crate::{decode_parts, is_project_preamble, json::Json, normal_digest, openai_responses};
 
 /// Returns true if a file that begins with this value is Codex's.
 pub(crate) fn recognises(first: &serde_json::Value) -> bool {
@@ -41,36 +41,41 @@ pub(crate) fn recognises(first: &serde_json::Value) -> bool {
 }
 
 /// Reads a session.
-pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let mut reading = Reading::new(Format::Codex);
-    let mut rollout: Option<Rollout> = None;
+pub(crate) fn read(
+    name: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+) -> Result<TranscriptFile, TranscriptError> {
+    let mut reading = TranscriptFile::new(TranscriptFormat::Codex);
+    let mut rollout: Option<CodexRollout> = None;
     for (number, line) in values(bytes, limits) {
         match line {
             Ok(line) => {
-                let rollout = rollout.get_or_insert_with(|| Rollout::new(name, number, &line, &mut reading));
+                let rollout =
+                    rollout.get_or_insert_with(|| CodexRollout::new(name, number, &line, &mut reading));
                 rollout.take(number, &line, &mut reading);
             }
             Err(warning) => reading.warnings.push(warning),
         }
     }
-    let rollout = rollout.ok_or_else(|| ReadError::nothing("Codex", &reading.warnings))?;
+    let rollout = rollout.ok_or_else(|| TranscriptError::nothing("Codex", &reading.warnings))?;
     reading.sessions.push(rollout.threads.into_session(rollout.key, rollout.title, rollout.thread));
     Ok(reading)
 }
 
 /// State of the reading so far.
-struct Rollout {
-    threads: Threads,
+struct CodexRollout {
+    threads: ThreadTree,
     /// The thread that is being written.
-    thread: Index,
+    thread: ThreadIndex,
     /// Places before the user's messages.
-    asked: Vec<Place>,
+    asked: Vec<ThreadPosition>,
     key: String,
     title: Option<String>,
     /// The sessions whose `session_meta` was met.
     met: BTreeSet<String>,
     model: Option<ModelName>,
-    call: Call,
+    call: CodexCall,
     /// The totals of the last token count, as they were written.
     totals: String,
     /// Size of the context at the last token count.
@@ -81,15 +86,15 @@ struct Rollout {
 
 /// Progress of the current model call.
 #[derive(Default)]
-struct Call {
+struct CodexCall {
     answer: Option<AnswerId>,
-    items: Items,
-    usage: Reported,
+    items: CodexItemState,
+    usage: CodexUsageState,
 }
 
 /// Reports whether more items belong to the call.
 #[derive(Default, PartialEq, Eq)]
-enum Items {
+enum CodexItemState {
     More,
     #[default]
     All,
@@ -97,43 +102,43 @@ enum Items {
 
 /// Reports whether the call's usage is in the log.
 #[derive(Default, PartialEq, Eq)]
-enum Reported {
+enum CodexUsageState {
     Yes,
     #[default]
     NotYet,
 }
 
-impl Rollout {
-    fn new(name: &str, number: u64, first: &Json<'_>, reading: &mut Reading) -> Self {
+impl CodexRollout {
+    fn new(name: &str, number: u64, first: &Json<'_>, reading: &mut TranscriptFile) -> Self {
         let meta = first.get("payload").filter(|_| first.text_at("type") == Some("session_meta"));
         let text = |key: &str| meta.and_then(|meta| meta.text_at(key));
-        let (session, key) = identity(Format::Codex, text("id"), name);
+        let (session, key) = session_identity(TranscriptFormat::Codex, text("id"), name);
         if let Some(parent) = text("forked_from_id") {
             let what =
                 format!("the session was forked from {parent}; what it shares with that is repeated here");
-            reading.warnings.push(Warning::at(number, what));
+            reading.warnings.push(TranscriptWarning::at(number, what));
         }
         Self {
-            threads: Threads::new(session, meta.map_or(Start::Root, start)),
-            thread: Threads::MAIN,
+            threads: ThreadTree::new(session, meta.map_or(TranscriptThreadStart::Root, start)),
+            thread: ThreadTree::MAIN,
             asked: Vec::new(),
             key,
             title: None,
             met: BTreeSet::new(),
             model: None,
-            call: Call::default(),
+            call: CodexCall::default(),
             totals: String::new(),
             size: None,
             project: VecDeque::new(),
         }
     }
 
-    fn take(&mut self, number: u64, line: &Json<'_>, reading: &mut Reading) {
+    fn take(&mut self, number: u64, line: &Json<'_>, reading: &mut TranscriptFile) {
         let kind = line.text_at("type").unwrap_or("line without a type");
         let Some(payload) = line.get("payload") else {
             return reading.skip(kind);
         };
-        let at = Stamp { number, time: line.text_at("timestamp").and_then(time) };
+        let at = CodexLinePosition { number, time: line.text_at("timestamp").and_then(parse_time) };
         match kind {
             "response_item" => self.item(&at, payload),
             "session_meta" => self.meta(&at, payload, reading),
@@ -156,7 +161,7 @@ impl Rollout {
         }
     }
 
-    fn item(&mut self, at: &Stamp, payload: &Json<'_>) {
+    fn item(&mut self, at: &CodexLinePosition, payload: &Json<'_>) {
         let mut event = openai_responses::read_item(payload);
         match &mut event.fact {
             Fact::AssistantSaid { answer, model, .. } => {
@@ -166,11 +171,11 @@ impl Rollout {
             Fact::UserSaid { parts } if parts.iter().any(is_preamble) => {
                 let parts = std::mem::take(parts);
                 parts.iter().filter_map(text).for_each(|text| self.remember(text));
-                event.fact = Fact::Instructed { what: Instruction::Project, parts };
-                self.call.items = Items::All;
+                event.fact = Fact::Instructed { what: InstructionKind::Project, parts };
+                self.call.items = CodexItemState::All;
             }
             Fact::UserSaid { parts } => {
-                self.call.items = Items::All;
+                self.call.items = CodexItemState::All;
                 if let Some(hook) = parts.iter().find_map(context_tag) {
                     let parts = std::mem::take(parts);
                     event.fact = Fact::Injected { hook: hook.to_owned(), beside: None, parts };
@@ -180,18 +185,18 @@ impl Rollout {
             }
             // Its kind is unknown, so it may stand in the middle of an answer.
             Fact::Carried { .. } => {}
-            _ => self.call.items = Items::All,
+            _ => self.call.items = CodexItemState::All,
         }
         self.log(at, event);
     }
 
-    fn meta(&mut self, at: &Stamp, payload: &Json<'_>, reading: &mut Reading) {
+    fn meta(&mut self, at: &CodexLinePosition, payload: &Json<'_>, reading: &mut TranscriptFile) {
         let id = payload.text_at("id").unwrap_or_default();
         let first = self.met.is_empty();
         if self.met.insert(id.to_owned()) && !first {
             let what =
                 format!("from here on the history of session {id} is repeated, which this one came from");
-            reading.warnings.push(Warning::at(at.number, what));
+            reading.warnings.push(TranscriptWarning::at(at.number, what));
         }
         if !first {
             return reading.skip("session_meta");
@@ -202,14 +207,14 @@ impl Rollout {
         else {
             return;
         };
-        let parts = decoded::parts(Some(text), openai_responses::part);
-        let fact = Fact::Instructed { what: Instruction::System, parts };
-        let dialect = Dialect::OpenaiResponses;
-        let digest = normal::instructions(&dialect, text);
-        self.log(at, decoded::event(dialect, text, fact, Some(digest)));
+        let parts = decode_parts::parts(Some(text), openai_responses::part);
+        let fact = Fact::Instructed { what: InstructionKind::System, parts };
+        let dialect = RawDialect::OpenaiResponses;
+        let digest = normal_digest::instructions(&dialect, text);
+        self.log(at, decode_parts::event(dialect, text, fact, Some(digest)));
     }
 
-    fn context(&mut self, at: &Stamp, payload: &Json<'_>) {
+    fn context(&mut self, at: &CodexLinePosition, payload: &Json<'_>) {
         if let Some(model) = payload.text_at("model").map(ModelName::from)
             && self.model.as_ref() != Some(&model)
         {
@@ -221,19 +226,20 @@ impl Rollout {
             && !self.project.iter().any(|known| known.contains(told.trim()))
         {
             self.remember(told);
-            let fact = Fact::Instructed { what: Instruction::Project, parts: vec![Part::text(told)] };
-            self.call.items = Items::All;
+            let fact =
+                Fact::Instructed { what: InstructionKind::Project, parts: vec![ContentPart::text(told)] };
+            self.call.items = CodexItemState::All;
             self.log(at, Event::native("codex", payload.raw, fact));
         }
     }
 
     /// Takes back the user's last messages and everything after them.
-    fn roll_back(&mut self, at: &Stamp, payload: &Json<'_>) {
+    fn roll_back(&mut self, at: &CodexLinePosition, payload: &Json<'_>) {
         let turns = usize::try_from(payload.count_at("num_turns")).unwrap_or(usize::MAX);
         let kept = self.asked.len().saturating_sub(turns);
         if let Some(place) = self.asked.get(kept).copied() {
             self.asked.truncate(kept);
-            self.call = Call::default();
+            self.call = CodexCall::default();
             self.thread = self.threads.fork(place, format!("rolled back at line {}", at.number));
         }
     }
@@ -248,35 +254,35 @@ impl Rollout {
         self.project.push_back(instructions.to_owned());
     }
 
-    fn compacted(&mut self, at: &Stamp, payload: &Json<'_>) {
+    fn compacted(&mut self, at: &CodexLinePosition, payload: &Json<'_>) {
         let fact = Fact::Compacted(Compaction {
             summary: summary(payload),
             through: self.threads.last(self.thread),
             first_kept: None,
             tokens_before: self.size.take(),
             tokens_after: None,
-            trigger: Trigger::Unknown,
+            trigger: CompactionTrigger::Unknown,
         });
-        self.call = Call::default();
+        self.call = CodexCall::default();
         self.log(at, Event::native("codex", payload.raw, fact));
     }
 
     /// A message of another agent: the model sees it, but no user wrote it.
-    fn told(&mut self, at: &Stamp, payload: &Json<'_>) {
+    fn told(&mut self, at: &CodexLinePosition, payload: &Json<'_>) {
         let author = payload.text_at("author").unwrap_or("another agent");
         let parts = match (payload.text_at("content").unwrap_or_default(), payload.get("encrypted_content")) {
             ("", Some(hidden)) => {
-                vec![Part::Opaque { name: "encrypted_content".into(), json: hidden.raw.into() }]
+                vec![ContentPart::Opaque { name: "encrypted_content".into(), json: hidden.raw.into() }]
             }
-            (said, _) => vec![Part::text(said)],
+            (said, _) => vec![ContentPart::text(said)],
         };
         let fact = Fact::Injected { hook: format!("message from {author}"), beside: None, parts };
-        self.call.items = Items::All;
+        self.call.items = CodexItemState::All;
         self.log(at, Event::native("codex", payload.raw, fact));
     }
 
     /// Logs a token count that counts something new.
-    fn counted(&mut self, at: &Stamp, payload: &Json<'_>) -> bool {
+    fn counted(&mut self, at: &CodexLinePosition, payload: &Json<'_>) -> bool {
         let info = payload.get("info");
         let member = |key: &str| info.and_then(|info| info.get(key)).filter(|tokens| tokens.is_object());
         let Some((totals, last)) = member("total_token_usage").zip(member("last_token_usage")) else {
@@ -294,7 +300,7 @@ impl Rollout {
         true
     }
 
-    fn log(&mut self, at: &Stamp, mut event: Event) {
+    fn log(&mut self, at: &CodexLinePosition, mut event: Event) {
         event.time = at.time;
         event.origin.get_or_insert_with(|| format!("#{}", at.number));
         self.threads.push(self.thread, event);
@@ -302,51 +308,55 @@ impl Rollout {
 }
 
 /// Position of a line.
-struct Stamp {
+struct CodexLinePosition {
     number: u64,
-    time: Option<Time>,
+    time: Option<Timestamp>,
 }
 
-impl Stamp {
+impl CodexLinePosition {
     fn answer(&self) -> AnswerId {
         AnswerId(format!("line-{}", self.number))
     }
 }
 
-impl Call {
+impl CodexCall {
     /// The answer that an item the model made belongs to.
-    fn of_item(&mut self, at: &Stamp) -> AnswerId {
+    fn of_item(&mut self, at: &CodexLinePosition) -> AnswerId {
         match &self.answer {
-            Some(answer) if self.items == Items::More => answer.clone(),
+            Some(answer) if self.items == CodexItemState::More => answer.clone(),
             _ => {
                 let answer = at.answer();
-                *self = Self { answer: Some(answer.clone()), items: Items::More, usage: Reported::NotYet };
+                *self = Self {
+                    answer: Some(answer.clone()),
+                    items: CodexItemState::More,
+                    usage: CodexUsageState::NotYet,
+                };
                 answer
             }
         }
     }
 
     /// The answer that a token count is about. A count that follows no items belongs to a call that left none.
-    fn counted(&mut self, at: &Stamp) -> Option<AnswerId> {
-        self.items = Items::All;
-        match std::mem::replace(&mut self.usage, Reported::Yes) {
-            Reported::NotYet => self.answer.clone(),
-            Reported::Yes => Some(at.answer()),
+    fn counted(&mut self, at: &CodexLinePosition) -> Option<AnswerId> {
+        self.items = CodexItemState::All;
+        match std::mem::replace(&mut self.usage, CodexUsageState::Yes) {
+            CodexUsageState::NotYet => self.answer.clone(),
+            CodexUsageState::Yes => Some(at.answer()),
         }
     }
 }
 
 /// Origin of the session, as the session that spawned it recorded it.
-fn start(meta: &Json<'_>) -> Start {
+fn start(meta: &Json<'_>) -> TranscriptThreadStart {
     let spawned = meta.get("source").and_then(|source| source.get("subagent"));
     let parent = meta
         .text_at("parent_thread_id")
         .or_else(|| spawned?.get("thread_spawn")?.text_at("parent_thread_id"));
     match (spawned, parent) {
-        (None, None) => Start::Root,
+        (None, None) => TranscriptThreadStart::Root,
         (_, parent) => {
-            let by = parent.map(|parent| main_thread(session_id(Format::Codex, parent)));
-            Start::Spawned { by, call: None }
+            let by = parent.map(|parent| main_thread(session_id(TranscriptFormat::Codex, parent)));
+            TranscriptThreadStart::Spawned { by, call: None }
         }
     }
 }
@@ -365,7 +375,7 @@ fn summary(payload: &Json<'_>) -> Summary {
         return Summary::Encrypted(hidden.to_owned());
     }
     let message = |item: &Json<'_>| {
-        let said = decoded::parts(item.get("content"), openai_responses::part);
+        let said = decode_parts::parts(item.get("content"), openai_responses::part);
         let said: Vec<&str> = said.iter().filter_map(text).collect();
         (!said.is_empty()).then(|| format!("{}: {}", item.text_at("role").unwrap_or("item"), said.join("\n")))
     };
@@ -387,20 +397,20 @@ fn usage(tokens: &Json<'_>) -> Usage {
 
 /// Returns true for a part of Codex's own. Codex does not mix its words with the user's in one message, so one such
 /// part decides for the whole message.
-fn is_preamble(part: &Part) -> bool {
+fn is_preamble(part: &ContentPart) -> bool {
     text(part).is_some_and(is_project_preamble)
 }
 
 /// The tag around a text that Codex sends in the user's name while the session goes on.
-fn context_tag(part: &Part) -> Option<&'static str> {
+fn context_tag(part: &ContentPart) -> Option<&'static str> {
     const TAGS: [&str; 4] = ["turn_aborted", "subagent_notification", "user_shell_command", "skill"];
     let inner = text(part)?.trim_start().strip_prefix('<')?;
     TAGS.into_iter().find(|tag| inner.strip_prefix(tag).is_some_and(|rest| rest.starts_with('>')))
 }
 
-fn text(part: &Part) -> Option<&str> {
+fn text(part: &ContentPart) -> Option<&str> {
     match part {
-        Part::Text { text } => Some(text),
+        ContentPart::Text { text } => Some(text),
         _ => None,
     }
 }
@@ -518,7 +528,7 @@ pub(super) mod tests {
         "#);
         let reading = reading(read, SPAWNED);
         let parent = "019d7d08-46c9-7f73-affe-4e6ca9852d56".parse().expect("a UUID");
-        let start = Start::Spawned { by: Some(main_thread(parent)), call: None };
+        let start = TranscriptThreadStart::Spawned { by: Some(main_thread(parent)), call: None };
         assert_eq!(reading.sessions[0].threads[0].start, start);
     }
 
@@ -528,7 +538,8 @@ pub(super) mod tests {
             ROLLOUT.as_bytes(),
             ruzstd::encoding::CompressionLevel::Fastest,
         );
-        let unpacked = crate::transcripts::read("file", &packed, &Limits::default()).expect("it can be read");
+        let unpacked =
+            crate::transcripts::read("file", &packed, &TranscriptLimits::default()).expect("it can be read");
         assert_eq!(shown(&unpacked), shown(&reading(read, ROLLOUT)));
     }
 

@@ -7,30 +7,34 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Format, ReadError, Reading, claude_code, codex, epitome, gemini,
-    lines::{Limits, lines},
-    opencode, openhands, pi, plain,
-    sketch::{sketch, too_deep},
+    TranscriptError, TranscriptFile, TranscriptFormat, claude_code, codex, epitome, gemini,
+    json_lines::{TranscriptLimits, lines},
+    opencode, openhands, pi, provider_messages,
+    shape_probe::{sketch, too_deep},
     swe_agent, tau_bench, tau2,
 };
 
 /// Reads a file that is not compressed.
-pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+pub(super) fn read(
+    name: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+) -> Result<TranscriptFile, TranscriptError> {
     match document(bytes) {
         Ok(text) => read_document(name, text, bytes, limits),
-        Err(error @ ReadError::Empty) => Err(error),
+        Err(error @ TranscriptError::Empty) => Err(error),
         Err(error) => read_lines(name, bytes, limits, error),
     }
 }
 
 /// A reader of a whole file.
-type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
+type FileReader = fn(&str, &[u8], &TranscriptLimits) -> Result<TranscriptFile, TranscriptError>;
 
 /// Predicate for the first value of a file, or the whole of it: true if it is of a format.
-type Recognises = fn(&Value) -> bool;
+type FormatPredicate = fn(&Value) -> bool;
 
 /// The formats whose readers take the file as it is.
-const FILES: [(Recognises, ReadFile); 5] = [
+const FILES: [(FormatPredicate, FileReader); 5] = [
     (epitome::recognises, epitome::read),
     (claude_code::recognises, claude_code::read),
     (codex::recognises, codex::read),
@@ -41,44 +45,69 @@ const FILES: [(Recognises, ReadFile); 5] = [
 /// A reader of one value.
 #[derive(Clone, Copy)]
 struct ValueReader {
-    format: Format,
-    recognises: Recognises,
+    format: TranscriptFormat,
+    recognises: FormatPredicate,
     /// Reads a value, given the key of its session and the reading to add to.
-    read: fn(&str, &str, &mut Reading) -> Result<(), ReadError>,
+    read: fn(&str, &str, &mut TranscriptFile) -> Result<(), TranscriptError>,
 }
 
 /// Formats in which one value is a whole file's content. More special formats stand first.
 const VALUES: [ValueReader; 6] = [
-    ValueReader { format: Format::Opencode, recognises: opencode::recognises, read: opencode::read },
-    ValueReader { format: Format::Tau2, recognises: tau2::recognises, read: tau2::read },
-    ValueReader { format: Format::TauBench, recognises: tau_bench::recognises, read: tau_bench::read },
-    ValueReader { format: Format::SweAgent, recognises: swe_agent::recognises, read: swe_agent::read },
-    ValueReader { format: Format::Openhands, recognises: openhands::recognises, read: openhands::read },
-    ValueReader { format: Format::OpenaiChat, recognises: plain::recognises, read: plain::read },
+    ValueReader {
+        format: TranscriptFormat::Opencode,
+        recognises: opencode::recognises,
+        read: opencode::read,
+    },
+    ValueReader { format: TranscriptFormat::Tau2, recognises: tau2::recognises, read: tau2::read },
+    ValueReader {
+        format: TranscriptFormat::TauBench,
+        recognises: tau_bench::recognises,
+        read: tau_bench::read,
+    },
+    ValueReader {
+        format: TranscriptFormat::SweAgent,
+        recognises: swe_agent::recognises,
+        read: swe_agent::read,
+    },
+    ValueReader {
+        format: TranscriptFormat::Openhands,
+        recognises: openhands::recognises,
+        read: openhands::read,
+    },
+    ValueReader {
+        format: TranscriptFormat::OpenaiChat,
+        recognises: provider_messages::recognises,
+        read: provider_messages::read,
+    },
 ];
 
 /// Reader of a file.
 #[derive(Clone, Copy)]
-enum Reader {
+enum TranscriptReader {
     /// A reader of the whole file.
-    File(ReadFile),
+    File(FileReader),
     /// A reader of one value: the document, or each line.
     Value(ValueReader),
     /// The lines are the messages of one conversation.
     Messages,
 }
 
-impl Reader {
+impl TranscriptReader {
     /// Selects the reader of a file that begins with such a value.
     fn of(sketch: &Value) -> Option<Self> {
         let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
         let value = || VALUES.iter().find(|reader| (reader.recognises)(sketch));
         file.map(|(_, read)| Self::File(*read))
             .or_else(|| value().map(|reader| Self::Value(*reader)))
-            .or_else(|| plain::is_message(sketch).then_some(Self::Messages))
+            .or_else(|| provider_messages::is_message(sketch).then_some(Self::Messages))
     }
 
-    fn read_lines(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+    fn read_lines(
+        self,
+        name: &str,
+        bytes: &[u8],
+        limits: &TranscriptLimits,
+    ) -> Result<TranscriptFile, TranscriptError> {
         match self {
             Self::File(read) => read(name, bytes, limits),
             Self::Value(reader) => Ok(reader.read_each(name, bytes, limits)),
@@ -88,26 +117,31 @@ impl Reader {
 }
 
 /// The text without surrounding whitespace, if it is one JSON value.
-fn document(bytes: &[u8]) -> Result<&str, ReadError> {
+fn document(bytes: &[u8]) -> Result<&str, TranscriptError> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
-        return Err(ReadError::NotText { at });
+        return Err(TranscriptError::NotText { at });
     }
-    let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { at: error.valid_up_to() })?;
+    let text = str::from_utf8(bytes).map_err(|error| TranscriptError::NotText { at: error.valid_up_to() })?;
     let text = text.trim_start_matches('\u{feff}').trim_ascii();
     if text.is_empty() {
-        return Err(ReadError::Empty);
+        return Err(TranscriptError::Empty);
     }
     match serde_json::from_str::<&RawValue>(text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(too_deep(text).unwrap_or_else(|| ReadError::json(error))),
+        Err(error) => Err(too_deep(text).unwrap_or_else(|| TranscriptError::json(error))),
     }
 }
 
-fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+fn read_document(
+    name: &str,
+    text: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+) -> Result<TranscriptFile, TranscriptError> {
     let sketch = sketch(text);
-    match Reader::of(&sketch) {
-        Some(Reader::Value(reader)) => {
-            let mut reading = Reading::new(reader.format);
+    match TranscriptReader::of(&sketch) {
+        Some(TranscriptReader::Value(reader)) => {
+            let mut reading = TranscriptFile::new(reader.format);
             (reader.read)(&document_key(reader.format, name, text), text, &mut reading)?;
             Ok(reading)
         }
@@ -118,33 +152,46 @@ fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Resul
 
 /// Key of a document. An object on one line may be the first of a file that grows by lines, so it gets the key that
 /// it will have then.
-fn document_key(format: Format, name: &str, text: &str) -> String {
+fn document_key(format: TranscriptFormat, name: &str, text: &str) -> String {
     let is_line = text.starts_with('{') && !text.contains('\n');
     if is_line { line_key(format, name, 1) } else { name.to_owned() }
 }
 
 /// Key of a line: the line number, in formats that are files of lines by nature.
-fn line_key(format: Format, name: &str, line: u64) -> String {
+fn line_key(format: TranscriptFormat, name: &str, line: u64) -> String {
     match (format, line) {
-        (Format::Opencode | Format::SweAgent | Format::TauBench | Format::Tau2, 1) => name.to_owned(),
+        (
+            TranscriptFormat::Opencode
+            | TranscriptFormat::SweAgent
+            | TranscriptFormat::TauBench
+            | TranscriptFormat::Tau2,
+            1,
+        ) => name.to_owned(),
         _ => format!("{name}#{line}"),
     }
 }
 
 /// Number of lines, or values on lines, that are examined before giving up.
-const SAMPLE: usize = 100;
+const MAX_SAMPLED_LINES: usize = 100;
 
 /// Reads a file of lines. A line that is too long or not JSON still counts as a line, and becomes a warning: a single
 /// line that a reader knows is enough to read the file. `error` is the reason the file is not one document; it is
 /// returned if the file was meant to be one, or if its lines hold nothing.
-fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
+fn read_lines(
+    name: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+    error: TranscriptError,
+) -> Result<TranscriptFile, TranscriptError> {
     if is_broken_document(bytes, limits, &error) {
         return Err(error);
     }
     let mut first = None;
-    for text in lines(bytes, limits).filter_map(|(_, line)| line.ok()).filter(is_structure).take(SAMPLE) {
+    for text in
+        lines(bytes, limits).filter_map(|(_, line)| line.ok()).filter(is_structure).take(MAX_SAMPLED_LINES)
+    {
         let sketch = sketch(text);
-        if let Some(reader) = Reader::of(&sketch) {
+        if let Some(reader) = TranscriptReader::of(&sketch) {
             return reader.read_lines(name, bytes, limits);
         }
         first.get_or_insert(sketch);
@@ -153,7 +200,7 @@ fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Re
     Err(match first {
         Some(sketch) => unknown(&sketch),
         None if bytes.split(|byte| *byte == b'\n').any(is_long) => {
-            ReadError::TooLarge { what: "a line of the file", limit: limits.line }
+            TranscriptError::TooLarge { what: "a line of the file", limit: limits.line }
         }
         None => error,
     })
@@ -161,7 +208,7 @@ fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Re
 
 /// Returns true if the file is a document over several lines that was cut off or damaged: its first line begins a
 /// value that it does not close, and hardly any line is a value by itself. Those few stand inside the document.
-fn is_broken_document(bytes: &[u8], limits: &Limits, error: &ReadError) -> bool {
+fn is_broken_document(bytes: &[u8], limits: &TranscriptLimits, error: &TranscriptError) -> bool {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     let first = text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
     // A line that was cut inside a string closes nothing either. But no string goes on over a line break, which is
@@ -170,10 +217,10 @@ fn is_broken_document(bytes: &[u8], limits: &Limits, error: &ReadError) -> bool 
     if !opens {
         return false;
     }
-    let sample = || lines(bytes, limits).take(SAMPLE);
+    let sample = || lines(bytes, limits).take(MAX_SAMPLED_LINES);
     let values = sample().filter_map(|(_, line)| line.ok()).filter(is_structure).count();
     let most = values > 0 && values * 2 >= sample().count();
-    !most || (values == 1 && matches!(error, ReadError::CutOff { .. }))
+    !most || (values == 1 && matches!(error, TranscriptError::CutOff { .. }))
 }
 
 fn is_structure(text: &&str) -> bool {
@@ -181,8 +228,8 @@ fn is_structure(text: &&str) -> bool {
 }
 
 /// Reads every line as a message of one conversation.
-fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
-    let mut reading = Reading::new(Format::OpenaiChat);
+fn read_messages(name: &str, bytes: &[u8], limits: &TranscriptLimits) -> TranscriptFile {
+    let mut reading = TranscriptFile::new(TranscriptFormat::OpenaiChat);
     let mut messages = Vec::new();
     for (_, line) in lines(bytes, limits) {
         match line {
@@ -190,14 +237,14 @@ fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
             Err(warning) => reading.warnings.push(warning),
         }
     }
-    plain::read_lines(name, &messages, &mut reading);
+    provider_messages::read_lines(name, &messages, &mut reading);
     reading
 }
 
 impl ValueReader {
     /// Reads every line on its own; one that cannot be read does not affect the others.
-    fn read_each(self, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
-        let mut reading = Reading::new(self.format);
+    fn read_each(self, name: &str, bytes: &[u8], limits: &TranscriptLimits) -> TranscriptFile {
+        let mut reading = TranscriptFile::new(self.format);
         for (number, line) in lines(bytes, limits) {
             let before = reading.warnings.len();
             match line {
@@ -211,7 +258,7 @@ impl ValueReader {
         reading
     }
 
-    fn read_line(self, key: &str, text: &str, reading: &mut Reading) {
+    fn read_line(self, key: &str, text: &str, reading: &mut TranscriptFile) {
         if !(self.recognises)(&sketch(text)) {
             reading.warn(format!("this is not {} as other lines are; it was left out", self.format));
         } else if let Err(error) = (self.read)(key, text, reading) {
@@ -221,7 +268,7 @@ impl ValueReader {
 }
 
 /// The error for a file that no reader accepts: the value's shape, and the formats that can be read.
-fn unknown(sketch: &Value) -> ReadError {
+fn unknown(sketch: &Value) -> TranscriptError {
     const SHOWN: usize = 12;
     let keys = |object: &Map<String, Value>| {
         let mut shown: Vec<String> =
@@ -241,8 +288,8 @@ fn unknown(sketch: &Value) -> ReadError {
         },
         _ => "a value that is neither object nor list".to_owned(),
     };
-    let known = Format::ALL.map(Format::name).join(", ");
-    ReadError::UnknownAgent { seen, known }
+    let known = TranscriptFormat::ALL.map(TranscriptFormat::name).join(", ");
+    TranscriptError::UnknownAgent { seen, known }
 }
 
 #[cfg(test)]
@@ -252,8 +299,8 @@ mod tests {
     use super::*;
     use crate::transcripts::read;
 
-    fn error(bytes: &[u8]) -> ReadError {
-        read("f", bytes, &Limits::default()).expect_err("it cannot be read")
+    fn error(bytes: &[u8]) -> TranscriptError {
+        read("f", bytes, &TranscriptLimits::default()).expect_err("it cannot be read")
     }
 
     #[test]
@@ -313,29 +360,32 @@ mod tests {
             format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)),
         ] {
             let error = error(text.as_bytes());
-            assert!(matches!(error, ReadError::TooDeep { .. } | ReadError::UnknownAgent { .. }), "{error}");
+            assert!(
+                matches!(error, TranscriptError::TooDeep { .. } | TranscriptError::UnknownAgent { .. }),
+                "{error}"
+            );
         }
         // A deep message among others is kept, and not read any deeper.
         let messages = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": {closed}}}]}}");
-        let reading = read("f", messages.as_bytes(), &Limits::default()).unwrap();
+        let reading = read("f", messages.as_bytes(), &TranscriptLimits::default()).unwrap();
         assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (1, 1));
     }
 
     #[test]
     fn a_file_that_has_a_bad_line_is_still_a_file_of_lines() {
         let text = "{\"role\": \"user\", \"con\n{\"role\":\"user\",\"content\":\"a\"}\n{\"role\":\"user\",\"content\":\"b\"}";
-        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        let reading = read("f", text.as_bytes(), &TranscriptLimits::default()).unwrap();
         assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (2, 1));
         assert_eq!(reading.warnings[0].line, Some(1));
         // A disk that was full leaves zeros.
         let zeros = [text.as_bytes(), b"\n\0\0\0\0"].concat();
-        let reading = read("f", &zeros, &Limits::default()).unwrap();
+        let reading = read("f", &zeros, &TranscriptLimits::default()).unwrap();
         assert_eq!(reading.sessions[0].threads[0].events.len(), 2);
     }
 
     #[test]
     fn one_line_that_a_reader_knows_is_enough() {
-        let limits = Limits { line: 60, ..Limits::default() };
+        let limits = TranscriptLimits { line: 60, ..TranscriptLimits::default() };
         let good = r#"{"role":"user","content":"a"}"#;
         let long = format!(r#"{{"role":"user","content":"{}"}}"#, "x".repeat(60));
         let check = |lines: &[&str], expect: &[u64]| {
@@ -355,8 +405,8 @@ mod tests {
         let meta = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}"#;
         let said = r#"{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"hi"}}"#;
         let pi = [meta, said].join("\n");
-        let whole = read("f", pi.as_bytes(), &Limits::default()).unwrap();
-        let garbled = read("f", format!("garbage\n{pi}").as_bytes(), &Limits::default()).unwrap();
+        let whole = read("f", pi.as_bytes(), &TranscriptLimits::default()).unwrap();
+        let garbled = read("f", format!("garbage\n{pi}").as_bytes(), &TranscriptLimits::default()).unwrap();
         assert_eq!((garbled.format, garbled.warnings.len()), (whole.format, 1));
         assert_eq!(garbled.sessions[0].threads[0].events, whole.sessions[0].threads[0].events);
         let error = read("f", format!("{long}\n{long}").as_bytes(), &limits).unwrap_err();
@@ -369,20 +419,20 @@ mod tests {
     #[test]
     fn a_list_cut_off_in_the_middle_is_not_a_file_of_lines() {
         let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"},\n{\"role\":\"us";
-        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+        assert!(matches!(error(text.as_bytes()), TranscriptError::CutOff { .. }));
         // Nor if its last message is whole, or if it is damaged.
         let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"}\n";
-        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
-        assert!(matches!(error(text.replacen(',', "!", 1).as_bytes()), ReadError::NotJson { .. }));
+        assert!(matches!(error(text.as_bytes()), TranscriptError::CutOff { .. }));
+        assert!(matches!(error(text.replacen(',', "!", 1).as_bytes()), TranscriptError::NotJson { .. }));
         let text = "[\n{\"role\":\"user\",\"content\":\"a\"}\n";
-        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+        assert!(matches!(error(text.as_bytes()), TranscriptError::CutOff { .. }));
     }
 
     #[test]
     fn a_line_of_another_kind_leaves_the_others() {
         let line = "{\"messages\": [{\"role\":\"user\",\"content\":\"a\"}]}";
         let text = format!("{line}\n{{\"weather\": 1}}\n{line}\n");
-        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        let reading = read("f", text.as_bytes(), &TranscriptLimits::default()).unwrap();
         let keys: Vec<&str> = reading.sessions.iter().map(|session| session.key.as_str()).collect();
         assert_eq!(keys, ["f#1", "f#3"]);
         assert_eq!(reading.warnings.iter().map(|warning| warning.line).collect::<Vec<_>>(), [Some(2)]);
@@ -393,7 +443,8 @@ mod tests {
         use ruzstd::encoding::{CompressionLevel, compress_to_vec};
         let plain = br#"[{"role":"user","content":"hi"}]"#;
         let packed = compress_to_vec(&plain[..], CompressionLevel::Fastest);
-        let events = |bytes: &[u8]| read("f", bytes, &Limits::default()).unwrap().sessions.remove(0).threads;
+        let events =
+            |bytes: &[u8]| read("f", bytes, &TranscriptLimits::default()).unwrap().sessions.remove(0).threads;
         assert_eq!(events(&packed)[0].events, events(plain)[0].events);
     }
 
@@ -401,7 +452,9 @@ mod tests {
     fn half_a_surrogate_pair_hides_nothing() {
         let text = r#"[{"role":"user","content":"cut \ud83d"}]"#;
         assert_eq!(
-            read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(),
+            read("f", text.as_bytes(), &TranscriptLimits::default()).unwrap().sessions[0].threads[0]
+                .events
+                .len(),
             1
         );
     }
@@ -409,14 +462,14 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
-            let _ = read("f", &bytes, &Limits::default());
+            let _ = read("f", &bytes, &TranscriptLimits::default());
         }
 
         /// Values made of any mix of the formats' members.
         #[test]
         fn no_document_makes_it_panic(value in document(5)) {
-            let _ = read("f", value.to_string().as_bytes(), &Limits::default());
-            let _ = read("f", format!("{value}\n{value}\n").as_bytes(), &Limits::default());
+            let _ = read("f", value.to_string().as_bytes(), &TranscriptLimits::default());
+            let _ = read("f", format!("{value}\n{value}\n").as_bytes(), &TranscriptLimits::default());
         }
     }
 

@@ -1,15 +1,15 @@
 //! Errors for files that could not be read at all.
 //!
-//! Oddities inside a file are [`Warning`](super::Warning)s and the rest of the file is kept; these are the cases in
+//! Oddities inside a file are [`TranscriptWarning`]s and the rest of the file is kept; these are the cases in
 //! which no content is left. Each message names the finding and tells its reader how to fix it.
 
 use thiserror::Error;
 
-use super::Warning;
+use super::TranscriptWarning;
 
 /// Reason nothing could be read from a file.
 #[derive(Debug, Error)]
-pub enum ReadError {
+pub enum TranscriptError {
     /// The file is empty.
     #[error("the file is empty: read it again once its agent has written to it")]
     Empty,
@@ -80,9 +80,9 @@ pub enum ReadError {
     },
 }
 
-impl ReadError {
+impl TranscriptError {
     /// The error for a file of lines without content: it has no lines, or none of them could be used.
-    pub(crate) fn nothing(format: &'static str, warnings: &[Warning]) -> Self {
+    pub(crate) fn nothing(format: &'static str, warnings: &[TranscriptWarning]) -> Self {
         warnings.first().map_or(Self::Empty, |first| Self::Malformed {
             format,
             what: format!("none of its lines could be used ({first}): get a whole copy of the file"),
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn a_parser_error_becomes_what_it_means() {
-        let refused = |text: &str| ReadError::json(serde_json::from_str::<Value>(text).unwrap_err());
-        assert!(matches!(refused("{\"a\": [1, 2"), ReadError::CutOff { .. }));
-        assert!(matches!(refused(&"[".repeat(100_000)), ReadError::TooDeep { .. }));
-        assert!(matches!(refused("hello"), ReadError::NotJson { .. }));
+        let refused = |text: &str| TranscriptError::json(serde_json::from_str::<Value>(text).unwrap_err());
+        assert!(matches!(refused("{\"a\": [1, 2"), TranscriptError::CutOff { .. }));
+        assert!(matches!(refused(&"[".repeat(100_000)), TranscriptError::TooDeep { .. }));
+        assert!(matches!(refused("hello"), TranscriptError::NotJson { .. }));
     }
 }

@@ -9,22 +9,22 @@ mod codex;
 mod detect;
 mod epitome;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod gemini;
-mod lines;
+mod json_lines;
 mod opencode;
 mod openhands;
 mod pi;
-mod pieces;
-mod plain;
-#[cfg(test)]
-mod real;
+mod provider_messages;
+mod raw_json;
 #[cfg(test)]
 mod real_effects;
 #[cfg(test)]
 mod real_lines;
 #[cfg(test)]
-mod shaken;
-mod sketch;
+mod real_sessions;
+mod shape_probe;
 mod swe_agent;
 mod tau2;
 mod tau_bench;
@@ -32,15 +32,15 @@ mod tau_bench;
 mod testing;
 mod threads;
 mod time;
-mod unanswered;
+mod unanswered_calls;
 mod zst;
 
 use std::{collections::BTreeMap, fmt};
 
 use epitome_core::{Event, Seq, SessionId, ThreadId, id::CallId};
 
-pub use error::ReadError;
-pub use lines::Limits;
+pub use error::TranscriptError;
+pub use json_lines::TranscriptLimits;
 
 /// Reads a transcript file of any agent.
 ///
@@ -49,40 +49,40 @@ pub use lines::Limits;
 /// file holds many. Files compressed with zstd are unpacked.
 ///
 /// ```
-/// use epitome_wire::transcripts::{Format, Limits, read};
+/// use epitome_wire::transcripts::{TranscriptFormat, TranscriptLimits, read};
 ///
 /// let file = br#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]"#;
-/// let reading = read("/chat.json", file, &Limits::default())?;
-/// assert_eq!(reading.format, Format::OpenaiChat);
+/// let reading = read("/chat.json", file, &TranscriptLimits::default())?;
+/// assert_eq!(reading.format, TranscriptFormat::OpenaiChat);
 /// assert_eq!(reading.sessions[0].threads[0].events.len(), 2);
-/// # Ok::<(), epitome_wire::transcripts::ReadError>(())
+/// # Ok::<(), epitome_wire::transcripts::TranscriptError>(())
 /// ```
-pub fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+pub fn read(name: &str, bytes: &[u8], limits: &TranscriptLimits) -> Result<TranscriptFile, TranscriptError> {
     let mut reading = if zst::is_compressed(bytes) {
         detect::read(name, &zst::decompress(bytes, limits)?, limits)?
     } else {
         detect::read(name, bytes, limits)?
     };
-    unanswered::warn(&mut reading);
+    unanswered_calls::warn_unanswered(&mut reading);
     Ok(reading)
 }
 
 /// Contents of a file.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct TranscriptFile {
     /// Format of the file.
-    pub format: Format,
+    pub format: TranscriptFormat,
     /// The sessions, in the order they stand in the file.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<TranscriptSession>,
     /// Oddities found, with their lines.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<TranscriptWarning>,
     /// Number of records passed over because they are not part of a conversation, by type.
     pub skipped: BTreeMap<String, u64>,
 }
 
 /// One session of a file.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct TranscriptSession {
     /// Agent's own session id if that is a UUID, else derived from the format and `key`.
     pub id: SessionId,
     /// Agent's own name for the session, or its position (file name and index).
@@ -90,27 +90,27 @@ pub struct Session {
     /// Title, if the agent recorded one.
     pub title: Option<String>,
     /// The threads: parents before their forks, the main one first.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<TranscriptThread>,
     /// Newest thread of the session.
     pub head: ThreadId,
 }
 
 /// One thread of a session.
 #[derive(Clone, Debug)]
-pub struct Thread {
+pub struct TranscriptThread {
     /// Derived from the session and the agent's name for the thread.
     pub id: ThreadId,
     /// Name for display: `main`, an agent's id, a branch.
     pub name: String,
     /// Origin of the thread.
-    pub start: Start,
+    pub start: TranscriptThreadStart,
     /// Its own events; those of a fork come after the ones it shares.
     pub events: Vec<Event>,
 }
 
 /// Origin of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum TranscriptThreadStart {
     /// No parent.
     Root,
     /// It shares another thread's events up to and with `at`.
@@ -131,14 +131,14 @@ pub enum Start {
 
 /// An oddity in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub struct TranscriptWarning {
     /// The line, counted from 1, in files of lines.
     pub line: Option<u64>,
     /// Description of the oddity, and the way it was handled.
     pub what: String,
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for TranscriptWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "line {line}: {}", self.what),
@@ -149,7 +149,7 @@ impl fmt::Display for Warning {
 
 /// Formats that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum TranscriptFormat {
     /// Claude Code's JSONL.
     ClaudeCode,
     /// Codex's rollout JSONL.
@@ -178,7 +178,7 @@ pub enum Format {
     Epitome,
 }
 
-impl Format {
+impl TranscriptFormat {
     /// Every format.
     pub const ALL: [Self; 13] = [
         Self::ClaudeCode,
@@ -216,7 +216,7 @@ impl Format {
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for TranscriptFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name().fmt(f)
     }

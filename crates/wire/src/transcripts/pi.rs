@@ -7,20 +7,20 @@
 use std::collections::HashMap;
 
 use epitome_core::{
-    Event, Fact, Part, Seq, Tokens,
-    event::{Compaction, Seal, Summary, ToolCall, ToolResult, Trigger, Usage},
+    ContentPart, Event, Fact, Seq, Tokens,
+    event::{Compaction, CompactionTrigger, ReasoningSeal, Summary, ToolCall, ToolResult, Usage},
     id::{AnswerId, ModelName},
 };
 
 use super::{
-    Format, ReadError, Reading, Start, Warning,
-    lines::{Limits, values},
-    threads::{Place, Threads, identity},
-    time::time,
+    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptThreadStart, TranscriptWarning,
+    json_lines::{TranscriptLimits, values},
+    threads::{ThreadPosition, ThreadTree, session_identity},
+    time::parse_time,
 };
 use crate::{
-    decoded::{self, opaque},
-    json::{Json, Value},
+    decode_parts::{self, opaque_part},
+    json::{Json, JsonValue},
     media,
 };
 
@@ -31,63 +31,67 @@ pub(crate) fn recognises(first: &serde_json::Value) -> bool {
 }
 
 /// Reads a session.
-pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let mut reading = Reading::new(Format::Pi);
-    let mut tree: Option<Tree> = None;
+pub(crate) fn read(
+    name: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+) -> Result<TranscriptFile, TranscriptError> {
+    let mut reading = TranscriptFile::new(TranscriptFormat::Pi);
+    let mut tree: Option<PiTree> = None;
     for (number, entry) in values(bytes, limits) {
         match entry {
             Ok(entry) => {
-                tree.get_or_insert_with(|| Tree::new(name, &entry)).take(number, &entry, &mut reading);
+                tree.get_or_insert_with(|| PiTree::new(name, &entry)).take(number, &entry, &mut reading);
             }
             Err(warning) => reading.warnings.push(warning),
         }
     }
-    let tree = tree.ok_or_else(|| ReadError::nothing("pi", &reading.warnings))?;
+    let tree = tree.ok_or_else(|| TranscriptError::nothing("pi", &reading.warnings))?;
     reading.sessions.push(tree.threads.into_session(tree.key, tree.title, tree.last.thread));
     Ok(reading)
 }
 
 /// State of the reading so far.
-struct Tree {
-    threads: Threads,
+struct PiTree {
+    threads: ThreadTree,
     key: String,
     title: Option<String>,
     /// Events of each entry, by id.
-    spans: HashMap<String, Span>,
+    spans: HashMap<String, PiSpan>,
     /// Events of each entry, by its index in the file; the header is the first.
-    order: Vec<Span>,
+    order: Vec<PiSpan>,
     /// Place after the entry before.
-    last: Place,
+    last: ThreadPosition,
 }
 
 /// The places around an entry's events; the same place twice if it has none.
 #[derive(Clone, Copy)]
-struct Span {
-    before: Place,
-    after: Place,
+struct PiSpan {
+    before: ThreadPosition,
+    after: ThreadPosition,
 }
 
-impl Span {
+impl PiSpan {
     /// Place of the entry's first event, or the entry's own place if it has none.
-    fn stands(self) -> Place {
+    fn stands(self) -> ThreadPosition {
         if self.before == self.after {
             self.before
         } else {
-            Place { thread: self.after.thread, ..self.before.next() }
+            ThreadPosition { thread: self.after.thread, ..self.before.next() }
         }
     }
 }
 
-impl Tree {
+impl PiTree {
     fn new(name: &str, header: &Json<'_>) -> Self {
         let own = header.text_at("id").filter(|_| header.text_at("type") == Some("session"));
-        let (session, key) = identity(Format::Pi, own, name);
-        let threads = Threads::new(session, Start::Root);
-        let last = threads.end(Threads::MAIN);
+        let (session, key) = session_identity(TranscriptFormat::Pi, own, name);
+        let threads = ThreadTree::new(session, TranscriptThreadStart::Root);
+        let last = threads.end(ThreadTree::MAIN);
         Self { threads, key, title: None, spans: HashMap::new(), order: Vec::new(), last }
     }
 
-    fn take(&mut self, number: u64, entry: &Json<'_>, reading: &mut Reading) {
+    fn take(&mut self, number: u64, entry: &Json<'_>, reading: &mut TranscriptFile) {
         let before = self.parent(number, entry, &mut reading.warnings);
         let facts = match entry.text_at("type").unwrap_or_default() {
             "session" => self.header(number, entry, &mut reading.warnings),
@@ -106,7 +110,7 @@ impl Tree {
             _ => reading.skip(kind),
         }
         let after = self.log(before, number, entry, facts);
-        let span = Span { before, after };
+        let span = PiSpan { before, after };
         self.order.push(span);
         if let Some(id) = entry.text_at("id") {
             self.spans.insert(id.to_owned(), span);
@@ -115,10 +119,10 @@ impl Tree {
     }
 
     /// The place the entry comes after.
-    fn parent(&self, number: u64, entry: &Json<'_>, warnings: &mut Vec<Warning>) -> Place {
+    fn parent(&self, number: u64, entry: &Json<'_>, warnings: &mut Vec<TranscriptWarning>) -> ThreadPosition {
         let parent = match entry.get("parentId").map(|parent| &parent.value) {
-            Some(Value::String(parent)) => &**parent,
-            Some(Value::Null) => return Place { thread: Threads::MAIN, seq: Seq::START },
+            Some(JsonValue::String(parent)) => &**parent,
+            Some(JsonValue::Null) => return ThreadPosition { thread: ThreadTree::MAIN, seq: Seq::START },
             _ => return self.last,
         };
         if let Some(span) = self.spans.get(parent) {
@@ -126,44 +130,51 @@ impl Tree {
         }
         let what =
             format!("its parent {parent} is not in the file; it was read as following the entry before it");
-        warnings.push(Warning::at(number, what));
+        warnings.push(TranscriptWarning::at(number, what));
         self.last
     }
 
-    fn header(&self, number: u64, entry: &Json<'_>, warnings: &mut Vec<Warning>) -> Vec<Logging> {
+    fn header(&self, number: u64, entry: &Json<'_>, warnings: &mut Vec<TranscriptWarning>) -> Vec<PiFact> {
         if let Some(parent) = entry.text_at("parentSession").or_else(|| entry.text_at("branchedFrom")) {
             let what =
                 format!("the session was branched from {parent}; what it shares with that is repeated here");
-            warnings.push(Warning::at(number, what));
+            warnings.push(TranscriptWarning::at(number, what));
         }
         // Old headers name the first model; newer files have a model_change for it.
         let model = entry.text_at("modelId").filter(|_| self.threads.is_empty());
-        model.map(|model| Logging::whole(Fact::ModelChanged { model: model.into() })).into_iter().collect()
+        model.map(|model| PiFact::whole(Fact::ModelChanged { model: model.into() })).into_iter().collect()
     }
 
-    fn compaction(&self, before: Place, entry: &Json<'_>) -> Logging {
+    fn compaction(&self, before: ThreadPosition, entry: &Json<'_>) -> PiFact {
         let by_id = entry.text_at("firstKeptEntryId").and_then(|id| self.spans.get(id));
         let by_index =
             || self.order.get(usize::try_from(entry.get("firstKeptEntryIndex")?.as_count()?).ok()?);
-        let kept = by_id.or_else(by_index).filter(|span| self.threads.sees(before.thread, span.stands()));
+        let kept =
+            by_id.or_else(by_index).filter(|span| self.threads.has_in_view(before.thread, span.stands()));
         let first_kept = kept.map(|span| span.before.seq.next()).filter(|first| *first <= before.seq);
-        Logging::whole(Fact::Compacted(Compaction {
+        PiFact::whole(Fact::Compacted(Compaction {
             summary: Summary::Text(entry.text_at("summary").unwrap_or_default().to_owned()),
             through: first_kept.map_or(before.seq, Seq::previous),
             first_kept,
             tokens_before: entry.get("tokensBefore").and_then(Json::as_count).map(Tokens),
             tokens_after: None,
-            trigger: Trigger::Unknown,
+            trigger: CompactionTrigger::Unknown,
         }))
     }
 
-    fn log(&mut self, mut place: Place, number: u64, entry: &Json<'_>, facts: Vec<Logging>) -> Place {
+    fn log(
+        &mut self,
+        mut place: ThreadPosition,
+        number: u64,
+        entry: &Json<'_>,
+        facts: Vec<PiFact>,
+    ) -> ThreadPosition {
         let origin = entry.text_at("id").map_or_else(|| format!("#{number}"), str::to_owned);
-        let at = entry.text_at("timestamp").and_then(time);
-        for Logging { fact, raw, echoed } in facts {
+        let at = entry.text_at("timestamp").and_then(parse_time);
+        for PiFact { fact, raw, echoed } in facts {
             let raw = raw.unwrap_or_else(|| entry.raw.to_owned());
             let mut event = Event::native("pi", raw, fact).at(at).from_origin(origin.as_str());
-            if echoed == Echoed::Never {
+            if echoed == PiEcho::Never {
                 event.normal = None;
             }
             place = self.threads.push_after(place, event, || format!("branch at {origin}"));
@@ -173,28 +184,28 @@ impl Tree {
 }
 
 /// A fact to be logged.
-struct Logging {
+struct PiFact {
     fact: Fact,
     /// The part of the entry it comes from; the whole entry if there is none.
     raw: Option<String>,
-    echoed: Echoed,
+    echoed: PiEcho,
 }
 
 /// Reports whether a client would send the event back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Echoed {
+enum PiEcho {
     AsMessage,
     Never,
 }
 
-impl Logging {
+impl PiFact {
     fn whole(fact: Fact) -> Self {
-        Self { fact, raw: None, echoed: Echoed::AsMessage }
+        Self { fact, raw: None, echoed: PiEcho::AsMessage }
     }
 }
 
 /// Facts of an entry that does not depend on others.
-fn facts(kind: &str, entry: &Json<'_>, number: u64) -> Vec<Logging> {
+fn facts(kind: &str, entry: &Json<'_>, number: u64) -> Vec<PiFact> {
     let fact = match kind {
         "message" => match entry.get("message") {
             Some(message) => return said(entry, message, number),
@@ -209,49 +220,49 @@ fn facts(kind: &str, entry: &Json<'_>, number: u64) -> Vec<Logging> {
             .map(|text| injected(kind, Some(text))),
         _ => None,
     };
-    fact.map(Logging::whole).into_iter().collect()
+    fact.map(PiFact::whole).into_iter().collect()
 }
 
-fn said(entry: &Json<'_>, message: &Json<'_>, number: u64) -> Vec<Logging> {
+fn said(entry: &Json<'_>, message: &Json<'_>, number: u64) -> Vec<PiFact> {
     let content = message.get("content");
     let fact = match message.text_at("role").unwrap_or_default() {
-        "user" => Fact::UserSaid { parts: decoded::parts(content, |block| part(block, "")) },
+        "user" => Fact::UserSaid { parts: decode_parts::parts(content, |block| part(block, "")) },
         "assistant" => return answered(entry, message, number),
         "toolResult" => Fact::ToolReturned {
             results: vec![ToolResult {
                 call: message.text_at("toolCallId").unwrap_or_default().into(),
                 name: message.text_at("toolName").map(Into::into),
-                parts: decoded::parts(content, |block| part(block, "")),
+                parts: decode_parts::parts(content, |block| part(block, "")),
                 error: is_true(message, "isError"),
             }],
             parts: vec![],
         },
         "bashExecution" if is_true(message, "excludeFromContext") => return vec![],
-        "bashExecution" => Fact::UserSaid { parts: vec![Part::text(ran(message))] },
+        "bashExecution" => Fact::UserSaid { parts: vec![ContentPart::text(ran(message))] },
         "custom" | "hookMessage" => injected(message.text_at("customType").unwrap_or("custom"), content),
         "branchSummary" | "compactionSummary" => injected("branch_summary", message.get("summary")),
         other => Fact::Carried { kind: other.to_owned() },
     };
-    vec![Logging::whole(fact)]
+    vec![PiFact::whole(fact)]
 }
 
-fn answered(entry: &Json<'_>, message: &Json<'_>, number: u64) -> Vec<Logging> {
+fn answered(entry: &Json<'_>, message: &Json<'_>, number: u64) -> Vec<PiFact> {
     let api = message.text_at("api").unwrap_or_default();
-    let parts = decoded::parts(message.get("content"), |block| part(block, api));
+    let parts = decode_parts::parts(message.get("content"), |block| part(block, api));
     if parts.is_empty() && message.get("errorMessage").is_some() {
         // The call failed before the model's first word.
         let fact = Fact::Carried { kind: "failed call".to_owned() };
-        return vec![Logging { fact, raw: None, echoed: Echoed::Never }];
+        return vec![PiFact { fact, raw: None, echoed: PiEcho::Never }];
     }
     // The answer is named after its entry: not every provider gives its answers ids of their own.
     let answer = Some(AnswerId(entry.text_at("id").map_or_else(|| format!("#{number}"), str::to_owned)));
     let model = message.text_at("model").map(ModelName::from);
     let mut all =
-        vec![Logging::whole(Fact::AssistantSaid { answer: answer.clone(), model: model.clone(), parts })];
+        vec![PiFact::whole(Fact::AssistantSaid { answer: answer.clone(), model: model.clone(), parts })];
     let reported = message.get("usage").map(|used| (used, usage(used)));
     if let Some((used, usage)) = reported.filter(|(_, usage)| *usage != Usage::default()) {
         let fact = Fact::UsageReported { answer, model, usage };
-        all.push(Logging { fact, raw: Some(used.raw.to_owned()), echoed: Echoed::Never });
+        all.push(PiFact { fact, raw: Some(used.raw.to_owned()), echoed: PiEcho::Never });
     }
     all
 }
@@ -267,31 +278,33 @@ fn usage(usage: &Json<'_>) -> Usage {
     }
 }
 
-fn part(block: &Json<'_>, api: &str) -> Part {
+fn part(block: &Json<'_>, api: &str) -> ContentPart {
     let known = match block.text_at("type") {
-        Some("text") => block.text_at("text").map(Part::text),
+        Some("text") => block.text_at("text").map(ContentPart::text),
         Some("thinking") => block
             .text_at("thinking")
-            .map(|text| Part::Reasoning { text: text.to_owned(), seal: seal(block, api) }),
+            .map(|text| ContentPart::Reasoning { text: text.to_owned(), seal: seal(block, api) }),
         Some("toolCall") => block.text_at("id").zip(block.text_at("name")).map(|(id, name)| {
             let arguments = block.get("arguments").map_or("{}", |given| given.as_text().unwrap_or(given.raw));
-            Part::ToolCall(ToolCall::function(id, name, arguments))
+            ContentPart::ToolCall(ToolCall::function(id, name, arguments))
         }),
         Some("image") => block
             .text_at("data")
-            .and_then(|data| media::inline(block.text_at("mimeType").unwrap_or_default(), data)),
+            .and_then(|data| media::inline_part(block.text_at("mimeType").unwrap_or_default(), data)),
         _ => None,
     };
-    known.unwrap_or_else(|| opaque(block, "block"))
+    known.unwrap_or_else(|| opaque_part(block, "block"))
 }
 
 /// Reads pi's signature, which is a signature, the whole reasoning item, or only the field the text came in.
-fn seal(block: &Json<'_>, api: &str) -> Option<Seal> {
+fn seal(block: &Json<'_>, api: &str) -> Option<ReasoningSeal> {
     let signature = block.text_at("thinkingSignature").filter(|signature| !signature.is_empty())?.to_owned();
     match api {
         "openai-completions" => None,
-        _ if api.ends_with("-responses") || is_true(block, "redacted") => Some(Seal::Encrypted(signature)),
-        _ => Some(Seal::Signature(signature)),
+        _ if api.ends_with("-responses") || is_true(block, "redacted") => {
+            Some(ReasoningSeal::Encrypted(signature))
+        }
+        _ => Some(ReasoningSeal::Signature(signature)),
     }
 }
 
@@ -299,7 +312,7 @@ fn injected(hook: &str, content: Option<&Json<'_>>) -> Fact {
     Fact::Injected {
         hook: hook.to_owned(),
         beside: None,
-        parts: decoded::parts(content, |block| part(block, "")),
+        parts: decode_parts::parts(content, |block| part(block, "")),
     }
 }
 
@@ -318,7 +331,7 @@ fn ran(message: &Json<'_>) -> String {
 }
 
 fn is_true(object: &Json<'_>, key: &str) -> bool {
-    matches!(object.get(key).map(|flag| &flag.value), Some(Value::Bool(true)))
+    matches!(object.get(key).map(|flag| &flag.value), Some(JsonValue::Bool(true)))
 }
 
 #[cfg(test)]

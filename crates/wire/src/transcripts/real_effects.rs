@@ -7,26 +7,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use epitome_core::{
-    Part, Seq,
+    ContentPart, Seq,
     event::{ToolCall, ToolResult},
-    pairing::{Outcome, pair},
+    pairing::{CallOutcome, pair},
     summary::tools::{ToolEffect, effects, failure},
 };
 use serde_json::Value;
 
-use super::{Limits, Session, read, real::files};
+use super::{TranscriptLimits, TranscriptSession, read, real_sessions::files};
 
-type Paths = BTreeSet<String>;
+type ChangedPaths = BTreeSet<String>;
 
 /// The calls of a session, each with its result.
-fn calls(session: &Session) -> Vec<(ToolCall, Option<ToolResult>)> {
+fn calls(session: &TranscriptSession) -> Vec<(ToolCall, Option<ToolResult>)> {
     let mut calls = Vec::new();
     for thread in &session.threads {
         let facts = || (1..).map(Seq).zip(thread.events.iter().map(|event| &event.fact));
         for exchange in pair(facts()).exchanges {
             let result = match &exchange.outcome {
-                Outcome::Returned { result, .. } => Some((*result).clone()),
-                Outcome::Unanswered => None,
+                CallOutcome::Returned { result, .. } => Some((*result).clone()),
+                CallOutcome::Unanswered => None,
             };
             calls.push((exchange.call.clone(), result));
         }
@@ -35,8 +35,8 @@ fn calls(session: &Session) -> Vec<(ToolCall, Option<ToolResult>)> {
 }
 
 /// The files that the calls of a session changed.
-fn changed(session: &Session) -> Paths {
-    let mut paths = Paths::new();
+fn changed(session: &TranscriptSession) -> ChangedPaths {
+    let mut paths = ChangedPaths::new();
     for (call, result) in calls(session) {
         for effect in effects(&call, result.as_ref()) {
             if let ToolEffect::Changed { path, .. } = effect {
@@ -55,7 +55,7 @@ fn same(one: &str, other: &str) -> bool {
 
 /// Score of a format's sessions.
 #[derive(Default)]
-struct Score {
+struct EffectScore {
     sessions: usize,
     files: usize,
     missed: Vec<String>,
@@ -63,9 +63,9 @@ struct Score {
     beside: usize,
 }
 
-impl Score {
+impl EffectScore {
     /// Compares the changes found in a session with the truth. `unnamed` are files that changed without a call.
-    fn session(&mut self, name: &str, found: &Paths, truth: &Paths, unnamed: &Paths) {
+    fn session(&mut self, name: &str, found: &ChangedPaths, truth: &ChangedPaths, unnamed: &ChangedPaths) {
         self.sessions += 1;
         self.files += truth.len();
         let is_found = |path: &&String| found.iter().any(|found| same(found, path));
@@ -103,22 +103,22 @@ fn values(bytes: &[u8]) -> impl Iterator<Item = Value> {
     bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
 
-fn sessions(file: &str, bytes: &[u8]) -> Vec<Session> {
-    read(file, bytes, &Limits::default()).expect("it is a transcript").sessions
+fn sessions(file: &str, bytes: &[u8]) -> Vec<TranscriptSession> {
+    read(file, bytes, &TranscriptLimits::default()).expect("it is a transcript").sessions
 }
 
 /// The files of a diff that git made.
-fn in_diff(diff: &str) -> Paths {
+fn in_diff(diff: &str) -> ChangedPaths {
     let names = diff.lines().filter_map(|line| line.trim_end().strip_prefix("diff --git a/"));
     names.filter_map(|names| names.split(" b/").next()).map(str::to_owned).collect()
 }
 
 #[test]
 fn claude_codes_own_patches_and_backups_are_found() {
-    let mut score = Score::default();
+    let mut score = EffectScore::default();
     for (file, bytes, _) in files("claude-code") {
         let found = sessions(&file, &bytes).iter().flat_map(changed).collect();
-        let mut truth = Paths::new();
+        let mut truth = ChangedPaths::new();
         for line in values(&bytes) {
             let result = &line["toolUseResult"];
             if result["structuredPatch"].is_array() {
@@ -127,17 +127,17 @@ fn claude_codes_own_patches_and_backups_are_found() {
             let backups = line["snapshot"]["trackedFileBackups"].as_object();
             truth.extend(backups.into_iter().flat_map(|backups| backups.keys().cloned()));
         }
-        score.session(&file, &found, &truth, &Paths::new());
+        score.session(&file, &found, &truth, &ChangedPaths::new());
     }
     score.check("claude-code");
 }
 
 #[test]
 fn codexs_own_record_of_patches_is_found() {
-    let mut score = Score::default();
+    let mut score = EffectScore::default();
     for (file, bytes, _) in files("codex") {
         let found = sessions(&file, &bytes).iter().flat_map(changed).collect();
-        let mut truth = Paths::new();
+        let mut truth = ChangedPaths::new();
         for line in values(&bytes) {
             let payload = &line["payload"];
             if payload["type"] == "patch_apply_end" && payload["success"] == true {
@@ -156,7 +156,7 @@ fn codexs_own_record_of_patches_is_found() {
                 truth.extend(paths.map(str::to_owned));
             }
         }
-        score.session(&file, &found, &truth, &Paths::new());
+        score.session(&file, &found, &truth, &ChangedPaths::new());
     }
     score.check("codex");
 }
@@ -192,24 +192,24 @@ fn codexs_own_record_of_commands_agrees() {
 
 #[test]
 fn opencodes_snapshots_are_found() {
-    let mut score = Score::default();
+    let mut score = EffectScore::default();
     for (file, bytes, _) in files("opencode") {
         let document: Value = serde_json::from_slice(&bytes).expect("it is JSON");
         let messages = document["messages"].as_array().expect("it has messages");
         let parts = || messages.iter().flat_map(|message| message["parts"].as_array().expect("it has parts"));
         let snapshots = parts().filter(|part| part["type"] == "patch");
         let snapshots = snapshots.flat_map(|part| part["files"].as_array().expect("a patch has files"));
-        let snapshots: Paths = snapshots.filter_map(Value::as_str).map(str::to_owned).collect();
+        let snapshots: ChangedPaths = snapshots.filter_map(Value::as_str).map(str::to_owned).collect();
         // A tool's report of its own work tells its files from those that something else changed.
-        let own: Paths = parts()
+        let own: ChangedPaths = parts()
             .filter_map(|part| {
                 let metadata = &part["state"]["metadata"];
                 let diff = metadata["diff"].as_str().and_then(|diff| diff.strip_prefix("Index: "));
                 metadata["filepath"].as_str().or_else(|| diff?.lines().next()).map(str::to_owned)
             })
             .collect();
-        let truth: Paths = snapshots.union(&own).filter(|path| own.contains(*path)).cloned().collect();
-        let unnamed: Paths = snapshots.difference(&own).cloned().collect();
+        let truth: ChangedPaths = snapshots.union(&own).filter(|path| own.contains(*path)).cloned().collect();
+        let unnamed: ChangedPaths = snapshots.difference(&own).cloned().collect();
         let found = sessions(&file, &bytes).iter().flat_map(changed).collect();
         score.session(&file, &found, &truth, &unnamed);
     }
@@ -219,20 +219,20 @@ fn opencodes_snapshots_are_found() {
 #[test]
 fn pis_and_geminis_answers_are_found() {
     for folder in ["pi", "gemini"] {
-        let mut score = Score::default();
+        let mut score = EffectScore::default();
         for (file, bytes, _) in files(folder) {
             let sessions = sessions(&file, &bytes);
             let found = sessions.iter().flat_map(changed).collect();
-            let mut truth = Paths::new();
+            let mut truth = ChangedPaths::new();
             for (_, result) in sessions.iter().flat_map(calls) {
                 let texts =
                     result.into_iter().flat_map(|result| result.parts).filter_map(|part| match part {
-                        Part::Text { text } => Some(text),
+                        ContentPart::Text { text } => Some(text),
                         _ => None,
                     });
                 truth.extend(texts.filter_map(|text| named_in(&text).map(str::to_owned)));
             }
-            score.session(&file, &found, &truth, &Paths::new());
+            score.session(&file, &found, &truth, &ChangedPaths::new());
         }
         score.check(folder);
     }
@@ -251,7 +251,7 @@ fn named_in(answer: &str) -> Option<&str> {
 /// early versions of `OpenHands` called theirs from Python.
 #[test]
 fn final_diffs_of_benchmark_runs_are_found() {
-    let mut score = Score::default();
+    let mut score = EffectScore::default();
     for (file, bytes, _) in files("openhands") {
         for (session, line) in sessions(&file, &bytes).iter().zip(values(&bytes)) {
             if calls(session).iter().any(|(call, _)| call.arguments.contains("edit_file_by_")) {
@@ -259,7 +259,7 @@ fn final_diffs_of_benchmark_runs_are_found() {
             }
             let diff = line["git_patch"].as_str().or_else(|| line["test_result"]["git_patch"].as_str());
             let truth = in_diff(diff.unwrap_or_default());
-            score.session(&session.key, &changed(session), &truth, &Paths::new());
+            score.session(&session.key, &changed(session), &truth, &ChangedPaths::new());
         }
     }
     score.check("openhands");
@@ -296,9 +296,9 @@ fn results_that_agents_mark_as_errors_have_their_words() {
     println!("{marked} results are marked as errors, {told} of them are failures, as are {unmarked} others");
 }
 
-fn readable(part: &Part) -> &str {
+fn readable(part: &ContentPart) -> &str {
     match part {
-        Part::Text { text } => text,
+        ContentPart::Text { text } => text,
         _ => "",
     }
 }

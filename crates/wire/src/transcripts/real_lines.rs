@@ -3,28 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use epitome_core::{
-    Event, Fact, Part, Seq,
-    event::{Dialect, Usage},
+    ContentPart, Event, Fact, Seq,
+    event::{RawDialect, Usage},
     pairing::pair,
 };
 use serde_json::Value;
 
 use super::{
-    Format, Limits, Reading, Session, Start, Thread, read,
-    real::files,
+    TranscriptFile, TranscriptFormat, TranscriptLimits, TranscriptSession, TranscriptThread,
+    TranscriptThreadStart, read,
+    real_sessions::files,
     testing::{events, is_prefix},
 };
 
 /// A real file, read.
-struct Read {
+struct RealFile {
     file: String,
     text: String,
     row: Value,
-    reading: Reading,
+    reading: TranscriptFile,
 }
 
-impl Read {
-    fn session(&self) -> &Session {
+impl RealFile {
+    fn session(&self) -> &TranscriptSession {
         assert_eq!(self.reading.sessions.len(), 1, "{}", self.file);
         &self.reading.sessions[0]
     }
@@ -50,12 +51,13 @@ impl Read {
 }
 
 /// Reads all files of a folder: each must be of `format`, pair every result and keep the bytes of everything.
-fn read_all(folder: &str, format: Format) -> Vec<Read> {
+fn read_all(folder: &str, format: TranscriptFormat) -> Vec<RealFile> {
     let read = |(file, bytes, row): (String, Vec<u8>, Value)| {
-        let reading =
-            read(&file, &bytes, &Limits::default()).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let reading = read(&file, &bytes, &TranscriptLimits::default())
+            .unwrap_or_else(|error| panic!("{file}: {error}"));
         assert_eq!(reading.format, format, "{file}");
-        let read = Read { text: String::from_utf8(bytes).expect("real files are text"), file, row, reading };
+        let read =
+            RealFile { text: String::from_utf8(bytes).expect("real files are text"), file, row, reading };
         for thread in &read.session().threads {
             let paired = pair((1..).map(Seq).zip(facts(thread)));
             assert!(paired.strays.is_empty(), "{}: {:?}", read.file, paired.strays);
@@ -76,7 +78,7 @@ fn read_all(folder: &str, format: Format) -> Vec<Read> {
     files(folder).into_iter().map(read).collect()
 }
 
-fn facts(thread: &Thread) -> impl Iterator<Item = &Fact> {
+fn facts(thread: &TranscriptThread) -> impl Iterator<Item = &Fact> {
     thread.events.iter().map(|event| &event.fact)
 }
 
@@ -85,7 +87,7 @@ fn is_report(event: &Event) -> bool {
 }
 
 /// The last report about each answer.
-fn reports(session: &Session) -> BTreeMap<String, Usage> {
+fn reports(session: &TranscriptSession) -> BTreeMap<String, Usage> {
     let report = |event: &Event| match &event.fact {
         Fact::UsageReported { answer, usage, .. } => Some((answer.clone()?.0, *usage)),
         _ => None,
@@ -95,14 +97,18 @@ fn reports(session: &Session) -> BTreeMap<String, Usage> {
 
 #[test]
 fn claude_code_sessions_hold_what_the_manifest_counts() {
-    for read in read_all("claude-code", Format::ClaudeCode) {
+    for read in read_all("claude-code", TranscriptFormat::ClaudeCode) {
         // The manifest counts lines with messages. An agent's messages stand inside of progress lines there, and
         // attachments are no messages.
-        let own =
-            || read.session().threads.iter().filter(|thread| !matches!(thread.start, Start::Spawned { .. }));
+        let own = || {
+            read.session()
+                .threads
+                .iter()
+                .filter(|thread| !matches!(thread.start, TranscriptThreadStart::Spawned { .. }))
+        };
         let messages = own()
             .flat_map(|thread| &thread.events)
-            .filter(|event| event.raw.dialect == Dialect::Anthropic && !is_report(event))
+            .filter(|event| event.raw.dialect == RawDialect::Anthropic && !is_report(event))
             .count();
         let calls = own().flat_map(facts).map(|fact| fact.calls().count()).sum();
         read.counts(messages + read.skipped("message about an API error"), calls);
@@ -125,10 +131,10 @@ fn claude_code_sessions_hold_what_the_manifest_counts() {
 #[test]
 fn claude_codes_agents_are_linked_to_the_calls_that_started_them() {
     let mut agents = 0;
-    for read in read_all("claude-code", Format::ClaudeCode) {
+    for read in read_all("claude-code", TranscriptFormat::ClaudeCode) {
         let session = read.session();
         for thread in &session.threads {
-            let Start::Spawned { by, call } = &thread.start else { continue };
+            let TranscriptThreadStart::Spawned { by, call } = &thread.start else { continue };
             agents += 1;
             let parent =
                 session.threads.iter().find(|parent| Some(parent.id) == *by).expect("a thread started it");
@@ -142,12 +148,13 @@ fn claude_codes_agents_are_linked_to_the_calls_that_started_them() {
 
 #[test]
 fn codex_sessions_hold_what_the_manifest_counts() {
-    for read in read_all("codex", Format::Codex) {
+    for read in read_all("codex", TranscriptFormat::Codex) {
         // The manifest counts response items, and searches that the provider runs as tool calls; the base
         // instructions are no item.
         let session = read.session();
-        let items = events(session).filter(|event| event.raw.dialect == Dialect::OpenaiResponses).count() - 1;
-        let is_search = |part: &&Part| matches!(part, Part::Opaque { name, .. } if name == "web_search_call");
+        let items =
+            events(session).filter(|event| event.raw.dialect == RawDialect::OpenaiResponses).count() - 1;
+        let is_search = |part: &&ContentPart| matches!(part, ContentPart::Opaque { name, .. } if name == "web_search_call");
         let calls = session
             .threads
             .iter()
@@ -174,7 +181,7 @@ fn codex_sessions_hold_what_the_manifest_counts() {
 
 #[test]
 fn pi_sessions_hold_what_the_manifest_counts() {
-    for read in read_all("pi", Format::Pi) {
+    for read in read_all("pi", TranscriptFormat::Pi) {
         let session = read.session();
         let is_message = |fact: &&Fact| {
             matches!(
@@ -197,7 +204,7 @@ fn pi_sessions_hold_what_the_manifest_counts() {
 
 #[test]
 fn gemini_sessions_hold_what_the_manifest_counts() {
-    for read in read_all("gemini", Format::Gemini) {
+    for read in read_all("gemini", TranscriptFormat::Gemini) {
         let session = read.session();
         // The manifest counts records, notes to the user among them.
         let told: BTreeSet<_> = events(session).filter_map(|event| event.origin.as_deref()).collect();
@@ -211,11 +218,11 @@ fn gemini_sessions_hold_what_the_manifest_counts() {
 fn real_files_read_the_same_while_they_grow() {
     for folder in ["claude-code", "codex", "pi"] {
         for (file, bytes, _) in files(folder).into_iter().filter(|(_, bytes, _)| bytes.len() < 1 << 20) {
-            let whole = read(&file, &bytes, &Limits::default()).expect("it can be read");
+            let whole = read(&file, &bytes, &TranscriptLimits::default()).expect("it can be read");
             for part in 1..6 {
                 // Cut anywhere, even in the middle of a line.
                 let end = bytes.len() * part / 6;
-                if let Ok(early) = read(&file, &bytes[..end], &Limits::default()) {
+                if let Ok(early) = read(&file, &bytes[..end], &TranscriptLimits::default()) {
                     is_prefix(&early, &whole, end);
                 }
             }
@@ -226,7 +233,8 @@ fn real_files_read_the_same_while_they_grow() {
         let read = |count: usize| {
             let mut document = document.clone();
             document["messages"].as_array_mut().expect("it has messages").truncate(count);
-            read(&file, document.to_string().as_bytes(), &Limits::default()).expect("it can be read")
+            read(&file, document.to_string().as_bytes(), &TranscriptLimits::default())
+                .expect("it can be read")
         };
         let whole = read(usize::MAX);
         for count in 0..document["messages"].as_array().expect("it has messages").len() {

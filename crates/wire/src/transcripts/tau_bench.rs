@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::{
-    Format, ReadError, Reading,
-    assemble::{session_id, single},
-    pieces,
-    plain::chat_message,
+    TranscriptError, TranscriptFile, TranscriptFormat,
+    assemble::{session_id, single_thread_session},
+    provider_messages::chat_message,
+    raw_json,
 };
 use crate::json::Json;
 
@@ -22,15 +22,15 @@ pub(super) fn recognises(value: &Value) -> bool {
 
 /// Reads a list of results, or one. Each is named after `key`, its task and its trial.
 #[expect(clippy::unnecessary_wraps, reason = "the readers of one value share a signature")]
-pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
-    let results = pieces::elements(json).unwrap_or_else(|| vec![json]);
+pub(super) fn read(key: &str, json: &str, reading: &mut TranscriptFile) -> Result<(), TranscriptError> {
+    let results = raw_json::elements(json).unwrap_or_else(|| vec![json]);
     let mut seen: HashMap<String, u64> = HashMap::new();
     for (index, text) in results.into_iter().enumerate() {
-        let Some(messages) = pieces::member(text, "traj").and_then(pieces::elements) else {
+        let Some(messages) = raw_json::member(text, "traj").and_then(raw_json::elements) else {
             reading.warn(format!("result {index} has no list `traj`; it was left out"));
             continue;
         };
-        let name = |member: &str| pieces::member(text, member).map(unquoted).unwrap_or_default();
+        let name = |member: &str| raw_json::member(text, member).map(unquoted).unwrap_or_default();
         let mut key = format!("{key}#{}.{}", name("task_id"), name("trial"));
         let times = seen.entry(key.clone()).or_default();
         *times += 1;
@@ -43,7 +43,12 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
             messages.iter().enumerate().map(|(index, message)| chat_message(index, message, reading));
         let events = events.collect();
         reading.warnings_are_about(before, &key);
-        reading.sessions.push(single(session_id(Format::TauBench, &key), key, None, events));
+        reading.sessions.push(single_thread_session(
+            session_id(TranscriptFormat::TauBench, &key),
+            key,
+            None,
+            events,
+        ));
     }
     Ok(())
 }
@@ -58,8 +63,8 @@ fn unquoted(json: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read_all(json: &str) -> Reading {
-        let mut reading = Reading::new(Format::TauBench);
+    fn read_all(json: &str) -> TranscriptFile {
+        let mut reading = TranscriptFile::new(TranscriptFormat::TauBench);
         read("/f.json", json, &mut reading).unwrap();
         reading
     }

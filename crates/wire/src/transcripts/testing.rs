@@ -3,22 +3,25 @@
 use std::fmt::Write as _;
 
 use epitome_core::{
-    Event, Fact, Part, Seq,
-    event::{Pin, Seal, Summary},
+    ContentPart, Event, Fact, Seq,
+    event::{Pin, ReasoningSeal, Summary},
 };
 
-use super::{Limits, ReadError, Reading, Session, Start, Thread};
+use super::{
+    TranscriptError, TranscriptFile, TranscriptLimits, TranscriptSession, TranscriptThread,
+    TranscriptThreadStart,
+};
 
 /// A reader.
-pub(crate) type Read = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
+pub(crate) type TestReader = fn(&str, &[u8], &TranscriptLimits) -> Result<TranscriptFile, TranscriptError>;
 
 /// Reads a text that must be readable.
-pub(crate) fn reading(read: Read, text: &str) -> Reading {
-    read("file", text.as_bytes(), &Limits::default()).expect("the fixture can be read")
+pub(crate) fn reading(read: TestReader, text: &str) -> TranscriptFile {
+    read("file", text.as_bytes(), &TranscriptLimits::default()).expect("the fixture can be read")
 }
 
 /// A reading in words: a line per event, warnings and skipped records below.
-pub(crate) fn shown(reading: &Reading) -> String {
+pub(crate) fn shown(reading: &TranscriptFile) -> String {
     let mut out = String::new();
     for session in &reading.sessions {
         show_session(&mut out, session);
@@ -33,23 +36,23 @@ pub(crate) fn shown(reading: &Reading) -> String {
 }
 
 /// Asserts that reading any first lines of a text gives the first events of reading it all, thread by thread.
-pub(crate) fn grows(read: Read, text: &str) {
+pub(crate) fn grows(read: TestReader, text: &str) {
     let whole = reading(read, text);
     let ends = text.match_indices('\n').map(|(at, _)| at + 1).chain([text.len()]);
     for end in ends {
-        let Ok(early) = read("file", &text.as_bytes()[..end], &Limits::default()) else { continue };
+        let Ok(early) = read("file", &text.as_bytes()[..end], &TranscriptLimits::default()) else { continue };
         is_prefix(&early, &whole, end);
     }
     // A line that is not complete yet must not add anything either.
     for end in (1..text.len()).filter(|end| text.is_char_boundary(*end)).step_by(7) {
-        if let Ok(early) = read("file", &text.as_bytes()[..end], &Limits::default()) {
+        if let Ok(early) = read("file", &text.as_bytes()[..end], &TranscriptLimits::default()) {
             is_prefix(&early, &whole, end);
         }
     }
 }
 
 /// Asserts that every thread of `early` is in `whole`, and begins it.
-pub(crate) fn is_prefix(early: &Reading, whole: &Reading, end: usize) {
+pub(crate) fn is_prefix(early: &TranscriptFile, whole: &TranscriptFile, end: usize) {
     for (early, whole) in early.sessions.iter().zip(&whole.sessions) {
         assert_eq!((early.id, &early.key), (whole.id, &whole.key));
         for (index, thread) in early.threads.iter().enumerate() {
@@ -58,7 +61,10 @@ pub(crate) fn is_prefix(early: &Reading, whole: &Reading, end: usize) {
             let same_start = thread.start == later.start
                 || matches!(
                     (&thread.start, &later.start),
-                    (Start::Spawned { call: None, .. }, Start::Spawned { .. })
+                    (
+                        TranscriptThreadStart::Spawned { call: None, .. },
+                        TranscriptThreadStart::Spawned { .. }
+                    )
                 );
             assert!(same_start, "{} starts elsewhere after {end} bytes", thread.name);
             assert!(later.events.starts_with(&thread.events), "{} differs after {end} bytes", thread.name);
@@ -67,7 +73,7 @@ pub(crate) fn is_prefix(early: &Reading, whole: &Reading, end: usize) {
 }
 
 /// Reads any file that must be readable.
-pub(crate) fn any_reading(text: &str) -> Reading {
+pub(crate) fn any_reading(text: &str) -> TranscriptFile {
     reading(super::read, text)
 }
 
@@ -75,7 +81,9 @@ pub(crate) fn any_reading(text: &str) -> Reading {
 pub(crate) fn grows_by(records: &[&str], file: impl Fn(&[&str]) -> String) {
     let whole = any_reading(&file(records));
     for count in 0..records.len() {
-        if let Ok(early) = super::read("file", file(&records[..count]).as_bytes(), &Limits::default()) {
+        if let Ok(early) =
+            super::read("file", file(&records[..count]).as_bytes(), &TranscriptLimits::default())
+        {
             assert!(early.sessions.len() <= whole.sessions.len());
             is_prefix(&early, &whole, count);
         }
@@ -83,11 +91,11 @@ pub(crate) fn grows_by(records: &[&str], file: impl Fn(&[&str]) -> String) {
 }
 
 /// Every event of every thread of a session.
-pub(crate) fn events(session: &Session) -> impl Iterator<Item = &Event> {
+pub(crate) fn events(session: &TranscriptSession) -> impl Iterator<Item = &Event> {
     session.threads.iter().flat_map(|thread| &thread.events)
 }
 
-fn show_session(out: &mut String, session: &Session) {
+fn show_session(out: &mut String, session: &TranscriptSession) {
     let head = session.threads.iter().find(|thread| thread.id == session.head).expect("the head is a thread");
     let title = session.title.as_deref().unwrap_or("untitled");
     writeln!(out, "session {}: {title}, at {}", session.key, head.name).expect("strings can be written to");
@@ -96,13 +104,13 @@ fn show_session(out: &mut String, session: &Session) {
     }
 }
 
-fn show_thread(out: &mut String, session: &Session, thread: &Thread) {
+fn show_thread(out: &mut String, session: &TranscriptSession, thread: &TranscriptThread) {
     let name =
         |id| session.threads.iter().find(|thread| thread.id == id).map_or("elsewhere", |thread| &thread.name);
     let (start, mut seq) = match &thread.start {
-        Start::Root => (String::new(), Seq::START),
-        Start::Fork { of, at } => (format!(", forked from {} at {at}", name(*of)), *at),
-        Start::Spawned { by, call } => {
+        TranscriptThreadStart::Root => (String::new(), Seq::START),
+        TranscriptThreadStart::Fork { of, at } => (format!(", forked from {} at {at}", name(*of)), *at),
+        TranscriptThreadStart::Spawned { by, call } => {
             let by = by.map_or("unknown", name);
             (format!(", spawned by {by} with {}", call.as_ref().map_or("?", |call| &call.0)), Seq::START)
         }
@@ -119,7 +127,7 @@ fn show_thread(out: &mut String, session: &Session, thread: &Thread) {
 }
 
 fn show_fact(fact: &Fact) -> String {
-    let parts = |parts: &[Part]| parts.iter().map(show_part).collect::<Vec<_>>().join(" ");
+    let parts = |parts: &[ContentPart]| parts.iter().map(show_part).collect::<Vec<_>>().join(" ");
     let of = |answer: &Option<epitome_core::id::AnswerId>, model: &Option<epitome_core::id::ModelName>| {
         let answer = answer.as_ref().map_or("-", |answer| &answer.0);
         format!("{answer}/{}", model.as_ref().map_or("-", |model| &model.0))
@@ -180,20 +188,20 @@ fn show_fact(fact: &Fact) -> String {
     }
 }
 
-fn show_part(part: &Part) -> String {
+fn show_part(part: &ContentPart) -> String {
     match part {
-        Part::Text { text } => format!("{text:?}"),
-        Part::Reasoning { text, seal } => {
+        ContentPart::Text { text } => format!("{text:?}"),
+        ContentPart::Reasoning { text, seal } => {
             let seal = match seal {
                 None => String::new(),
-                Some(Seal::Signature(signature)) => format!(" signed {signature}"),
-                Some(Seal::Encrypted(hidden)) => format!(" hidden {hidden}"),
+                Some(ReasoningSeal::Signature(signature)) => format!(" signed {signature}"),
+                Some(ReasoningSeal::Encrypted(hidden)) => format!(" hidden {hidden}"),
             };
             format!("<{text}{seal}>")
         }
-        Part::ToolCall(call) => format!("{}({} {})", call.name, call.id, call.arguments),
-        Part::Refusal { text } => format!("refused {text:?}"),
-        Part::Media(media) => format!("media {}", media.mime),
-        Part::Opaque { name, json } => format!("{name}{json}"),
+        ContentPart::ToolCall(call) => format!("{}({} {})", call.name, call.id, call.arguments),
+        ContentPart::Refusal { text } => format!("refused {text:?}"),
+        ContentPart::Media(media) => format!("media {}", media.mime),
+        ContentPart::Opaque { name, json } => format!("{name}{json}"),
     }
 }

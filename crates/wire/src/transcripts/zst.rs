@@ -7,7 +7,7 @@ use ruzstd::decoding::{
     errors::{FrameDecoderError, ReadFrameHeaderError},
 };
 
-use super::{ReadError, lines::Limits};
+use super::{TranscriptError, json_lines::TranscriptLimits};
 
 /// Returns true if the bytes begin as a zstd frame does.
 pub(crate) fn is_compressed(bytes: &[u8]) -> bool {
@@ -15,7 +15,7 @@ pub(crate) fn is_compressed(bytes: &[u8]) -> bool {
 }
 
 /// Unpacks every frame of a file. Stops at the limit, whatever the frames announce.
-pub(crate) fn decompress(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn decompress(bytes: &[u8], limits: &TranscriptLimits) -> Result<Vec<u8>, TranscriptError> {
     let mut rest = bytes;
     let mut unpacked = Vec::new();
     while !rest.is_empty() {
@@ -33,16 +33,16 @@ pub(crate) fn decompress(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, ReadE
         // One byte more than the limit is read, to tell a file at the limit from one beyond it.
         let room = limits.decompressed.saturating_sub(unpacked.len()) as u64;
         let read = decoder.by_ref().take(room.saturating_add(1)).read_to_end(&mut unpacked);
-        read.map_err(|source| ReadError::Compression { source })?;
+        read.map_err(|source| TranscriptError::Compression { source })?;
         if unpacked.len() > limits.decompressed {
-            return Err(ReadError::TooLarge { what: "the unpacked file", limit: limits.decompressed });
+            return Err(TranscriptError::TooLarge { what: "the unpacked file", limit: limits.decompressed });
         }
         check_sum(&decoder.decoder)?;
     }
     Ok(unpacked)
 }
 
-fn check_sum(decoder: &FrameDecoder) -> Result<(), ReadError> {
+fn check_sum(decoder: &FrameDecoder) -> Result<(), TranscriptError> {
     match decoder.get_checksum_from_data() {
         Some(told) if decoder.get_calculated_checksum() != Some(told) => {
             Err(broken("the checksum does not match what was unpacked"))
@@ -51,8 +51,8 @@ fn check_sum(decoder: &FrameDecoder) -> Result<(), ReadError> {
     }
 }
 
-fn broken(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ReadError {
-    ReadError::Compression { source: Error::new(ErrorKind::InvalidData, why) }
+fn broken(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TranscriptError {
+    TranscriptError::Compression { source: Error::new(ErrorKind::InvalidData, why) }
 }
 
 #[cfg(test)]
@@ -70,14 +70,14 @@ mod tests {
         let skippable = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
         let file = [packed(b"{\"a\":1}\n"), skippable.to_vec(), packed(b"{\"b\":2}\n")].concat();
         assert!(is_compressed(&file));
-        assert_eq!(decompress(&file, &Limits::default()).unwrap(), b"{\"a\":1}\n{\"b\":2}\n");
+        assert_eq!(decompress(&file, &TranscriptLimits::default()).unwrap(), b"{\"a\":1}\n{\"b\":2}\n");
     }
 
     #[test]
     fn a_bomb_stops_at_the_limit() {
         let file = packed(&vec![b'x'; 1 << 20]);
-        let limits = |decompressed| Limits { decompressed, ..Limits::default() };
-        assert!(matches!(decompress(&file, &limits((1 << 20) - 1)), Err(ReadError::TooLarge { .. })));
+        let limits = |decompressed| TranscriptLimits { decompressed, ..TranscriptLimits::default() };
+        assert!(matches!(decompress(&file, &limits((1 << 20) - 1)), Err(TranscriptError::TooLarge { .. })));
         assert_eq!(decompress(&file, &limits(1 << 20)).unwrap().len(), 1 << 20);
     }
 
@@ -85,8 +85,8 @@ mod tests {
     fn damage_is_an_error() {
         let file = packed(&[b"some text that is long enough ".as_slice(); 50].concat());
         for cut in 1..file.len() {
-            assert!(decompress(&file[..cut], &Limits::default()).is_err(), "{cut}");
+            assert!(decompress(&file[..cut], &TranscriptLimits::default()).is_err(), "{cut}");
         }
-        assert!(decompress(&[&file[..], b"tail"].concat(), &Limits::default()).is_err());
+        assert!(decompress(&[&file[..], b"tail"].concat(), &TranscriptLimits::default()).is_err());
     }
 }

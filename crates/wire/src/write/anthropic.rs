@@ -7,26 +7,27 @@ mod block;
 mod draft;
 
 use super::{
-    Entry, Fragment, Line, Manner, Outcome, Shown, Speaker, Written,
-    ids::{Ids, Unique},
+    AlternatingRole, HistoryLine, ShownContent, ShownFragment, ShownOutcome, SourceEvent, WriteOptions,
+    WrittenMessage,
+    call_ids::{IdScope, WrittenCallIds},
 };
 use crate::{
-    json::{Json, quoted},
-    legality::Rule,
+    json::{Json, quote},
+    legality::ProviderRule,
 };
-use block::{Block, Kind, Pen};
-use draft::Draft;
+use block::{AnthropicBlock, AnthropicBlockKind, AnthropicWriter};
+use draft::AnthropicDraft;
 
 /// Writes the history.
-pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Vec<Written> {
-    let unique = if manner.is_legal() { Unique::InRequest } else { Unique::Nowhere };
-    let ids = Ids::of(lines, unique, block::call_id, |_, _| false);
-    let pen = Pen { ids: &ids, manner };
-    let mut drafts: Vec<Draft<'_>> = lines.iter().filter_map(|line| drafted(line, pen)).collect();
+pub(super) fn write(lines: &[HistoryLine<'_, '_>], manner: WriteOptions<'_>) -> Vec<WrittenMessage> {
+    let unique = if manner.is_legal() { IdScope::InRequest } else { IdScope::Nowhere };
+    let ids = WrittenCallIds::of(lines, unique, block::call_id, |_, _| false);
+    let pen = AnthropicWriter { ids: &ids, manner };
+    let mut drafts: Vec<AnthropicDraft<'_>> = lines.iter().filter_map(|line| drafted(line, pen)).collect();
     if manner.is_legal() {
         drafts = legal(drafts, manner);
     }
-    drafts.into_iter().map(Draft::written).collect()
+    drafts.into_iter().map(AnthropicDraft::written).collect()
 }
 
 /// A message in the user's name.
@@ -52,7 +53,7 @@ pub(super) fn is_answer_ended(message: &str) -> bool {
 /// Writes the system prompt of texts that came in another format.
 pub(crate) fn system(texts: &[String]) -> String {
     match texts {
-        [only] => quoted(only),
+        [only] => quote(only),
         several => {
             let blocks: Vec<_> = several.iter().map(|text| block::text(text).json).collect();
             format!("[{}]", blocks.join(","))
@@ -63,22 +64,22 @@ pub(crate) fn system(texts: &[String]) -> String {
 pub(crate) use block::without_blanks;
 
 /// Drafts a line's messages: at most one, except for events that are recorded each by itself.
-fn drafted<'e>(line: &Line<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+fn drafted<'e>(line: &HistoryLine<'e, 'e>, pen: AnthropicWriter<'e, '_>) -> Option<AnthropicDraft<'e>> {
     match line {
-        Line::Whole(entries) => joined(entries.iter().map(|entry| whole(entry, pen))),
-        Line::Said(entry, shown) => said(entry, *shown, pen),
-        Line::Answer(fragments) => joined(fragments.iter().map(|fragment| answer(fragment, pen))),
-        Line::Returned(outcomes) => {
-            let mut draft = Draft::new("user");
+        HistoryLine::Whole(entries) => joined(entries.iter().map(|entry| whole(entry, pen))),
+        HistoryLine::Said(entry, shown) => said(entry, *shown, pen),
+        HistoryLine::Answer(fragments) => joined(fragments.iter().map(|fragment| answer(fragment, pen))),
+        HistoryLine::Returned(outcomes) => {
+            let mut draft = AnthropicDraft::new("user");
             for outcome in outcomes {
                 let entry = outcome.result.map(|result| result.entry);
-                draft.absorb(Draft::with("user", result(outcome, pen), entry));
+                draft.absorb(AnthropicDraft::with("user", result(outcome, pen), entry));
             }
             Some(draft)
         }
-        Line::Words { by, text, origin } => {
-            let role = if *by == Speaker::Assistant { "assistant" } else { "user" };
-            let mut draft = Draft::with(role, Some(block::text(text)), None);
+        HistoryLine::Words { by, text, origin } => {
+            let role = if *by == AlternatingRole::Assistant { "assistant" } else { "user" };
+            let mut draft = AnthropicDraft::with(role, Some(block::text(text)), None);
             draft.events.extend(origin);
             Some(draft)
         }
@@ -86,7 +87,7 @@ fn drafted<'e>(line: &Line<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
 }
 
 /// Joins several drafts into one.
-fn joined<'e>(drafts: impl Iterator<Item = Option<Draft<'e>>>) -> Option<Draft<'e>> {
+fn joined<'e>(drafts: impl Iterator<Item = Option<AnthropicDraft<'e>>>) -> Option<AnthropicDraft<'e>> {
     drafts.flatten().reduce(|mut first, next| {
         first.absorb(next);
         first
@@ -94,31 +95,35 @@ fn joined<'e>(drafts: impl Iterator<Item = Option<Draft<'e>>>) -> Option<Draft<'
 }
 
 /// The message an event is, or `None` if it has no content that can be written here.
-fn whole<'e>(entry: &'e Entry<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+fn whole<'e>(entry: &'e SourceEvent<'e>, pen: AnthropicWriter<'e, '_>) -> Option<AnthropicDraft<'e>> {
     if let Some(own) = &entry.own {
         let role = own.text_at("role").unwrap_or_default();
-        return Some(Draft::with(role, pen.own_blocks(entry, own), Some(entry)));
+        return Some(AnthropicDraft::with(role, pen.own_blocks(entry, own), Some(entry)));
     }
     let blocks = pen.foreign(entry);
-    (!blocks.is_empty()).then(|| Draft::with(block::role(&entry.event.fact), blocks, Some(entry)))
+    (!blocks.is_empty()).then(|| AnthropicDraft::with(block::role(&entry.event.fact), blocks, Some(entry)))
 }
 
 /// Content of an event without its results.
-fn said<'e>(entry: &'e Entry<'e>, shown: Shown<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+fn said<'e>(
+    entry: &'e SourceEvent<'e>,
+    shown: ShownContent<'e>,
+    pen: AnthropicWriter<'e, '_>,
+) -> Option<AnthropicDraft<'e>> {
     let mut draft = whole(entry, pen)?;
     let has_results = !entry.event.fact.results().is_empty();
-    draft.blocks.retain(|block| block.kind != Kind::Result || !has_results);
-    if let Shown::Replaced(parts) = shown {
+    draft.blocks.retain(|block| block.kind != AnthropicBlockKind::Result || !has_results);
+    if let ShownContent::Replaced(parts) = shown {
         draft.blocks = pen.replaced(entry, &draft.blocks, parts);
     }
     (!has_results || !draft.blocks.is_empty()).then_some(draft)
 }
 
-fn answer<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+fn answer<'e>(fragment: &ShownFragment<'e, 'e>, pen: AnthropicWriter<'e, '_>) -> Option<AnthropicDraft<'e>> {
     let entry = fragment.entry;
     let Some(own) = &entry.own else {
         let blocks = pen.foreign_parts(fragment);
-        return (!blocks.is_empty()).then(|| Draft::with("assistant", blocks, Some(entry)));
+        return (!blocks.is_empty()).then(|| AnthropicDraft::with("assistant", blocks, Some(entry)));
     };
     let mut blocks = pen.own_blocks(entry, own);
     if fragment.places.is_some() {
@@ -130,12 +135,12 @@ fn answer<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>
             blocks = pen.foreign_parts(fragment);
         }
     }
-    let mut draft = Draft::with(own.text_at("role").unwrap_or_default(), blocks, Some(entry));
+    let mut draft = AnthropicDraft::with(own.text_at("role").unwrap_or_default(), blocks, Some(entry));
     draft.is_parted = fragment.places.is_some();
     Some(draft)
 }
 
-fn result<'e>(outcome: &Outcome<'e, 'e>, pen: Pen<'e, '_>) -> Option<Block<'e>> {
+fn result<'e>(outcome: &ShownOutcome<'e, 'e>, pen: AnthropicWriter<'e, '_>) -> Option<AnthropicBlock<'e>> {
     match (&outcome.result, &outcome.site) {
         (Some(returned), site) => pen.result(returned, site.as_ref()),
         (None, Some(site)) => Some(pen.stand_in(site)),
@@ -145,42 +150,42 @@ fn result<'e>(outcome: &Outcome<'e, 'e>, pen: Pen<'e, '_>) -> Option<Block<'e>> 
 
 /// Makes drafts acceptable to the provider: no empty text, no unreadable block, no answer that ends with thinking,
 /// alternating roles, and results first.
-fn legal<'e>(mut drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
+fn legal<'e>(mut drafts: Vec<AnthropicDraft<'e>>, manner: WriteOptions<'_>) -> Vec<AnthropicDraft<'e>> {
     let mut begun = false;
     for draft in &mut drafts {
         draft.blocks.retain(|block| {
             // A signed compaction stands for the messages before it: if they are still there, it is left out.
             let keep = match block.kind {
-                Kind::BlankText | Kind::Broken => false,
-                Kind::Compaction => !begun,
-                Kind::Result | Kind::Thinking | Kind::Other => true,
+                AnthropicBlockKind::BlankText | AnthropicBlockKind::Broken => false,
+                AnthropicBlockKind::Compaction => !begun,
+                AnthropicBlockKind::Result | AnthropicBlockKind::Thinking | AnthropicBlockKind::Other => true,
             };
             begun |= keep;
             keep
         });
         // Thinking at the end of an answer is dropped before answers are joined: it did not lead to the next one.
-        if draft.speaker() == Speaker::Assistant {
-            let said = draft.blocks.iter().rposition(|block| block.kind != Kind::Thinking);
+        if draft.speaker() == AlternatingRole::Assistant {
+            let said = draft.blocks.iter().rposition(|block| block.kind != AnthropicBlockKind::Thinking);
             draft.blocks.truncate(said.map_or(0, |last| last + 1));
         }
     }
     let mut merged = merged(drafts, manner);
     for draft in &mut merged {
         // Stable: results keep their order, and so does the rest.
-        draft.blocks.sort_by_key(|block| block.kind != Kind::Result);
+        draft.blocks.sort_by_key(|block| block.kind != AnthropicBlockKind::Result);
     }
     merged
 }
 
 /// Drafts without the empty ones, neighbours of one role joined.
-fn merged<'e>(drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
-    let mut merged: Vec<Draft<'e>> = Vec::new();
+fn merged<'e>(drafts: Vec<AnthropicDraft<'e>>, manner: WriteOptions<'_>) -> Vec<AnthropicDraft<'e>> {
+    let mut merged: Vec<AnthropicDraft<'e>> = Vec::new();
     for draft in drafts.into_iter().filter(|draft| !draft.blocks.is_empty() || draft.role.is_empty()) {
         match merged.last_mut() {
             Some(last)
                 if last.role == draft.role
-                    && last.speaker() != Speaker::Other
-                    && (manner.demands(Rule::RolesAlternate) || last.continues(&draft)) =>
+                    && last.speaker() != AlternatingRole::Other
+                    && (manner.demands(ProviderRule::RolesAlternate) || last.continues(&draft)) =>
             {
                 last.absorb(draft);
             }

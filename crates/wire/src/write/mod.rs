@@ -1,23 +1,23 @@
 //! Writes a history in a provider's format: the one way to do it, for a log and for a context.
 //!
-//! The caller describes the history in [`Line`]s, in an order that every provider accepts: an answer, then the
+//! The caller describes the history in [`HistoryLine`]s, in an order that every provider accepts: an answer, then the
 //! results of its calls, then the next message. The three writers do not know logs and contexts. Content that came in
 //! the target format keeps its bytes, block by block; everything else is written anew.
 
 pub(crate) mod anthropic;
-mod ids;
-mod mended;
+mod call_ids;
+mod edited_content;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
 mod portable;
-pub(crate) mod skeleton;
+pub(crate) mod request_envelope;
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
 use epitome_core::{
-    Digest, Event, Fact, Part,
-    context::UNANSWERED,
-    event::{Instruction, ToolCall},
+    ContentPart, Digest, Event, Fact,
+    context::UNANSWERED_TEXT,
+    event::{InstructionKind, ToolCall},
     meter::Meter,
 };
 
@@ -25,30 +25,30 @@ use crate::{
     error::WireError,
     format::Format,
     json::Json,
-    legality::{Rule, Rules},
+    legality::{ProviderRule, ProviderRules},
 };
 
 /// Manner in which a history is written.
 #[derive(Clone, Copy)]
-pub(crate) struct Manner<'m> {
+pub(crate) struct WriteOptions<'m> {
     /// The provider's rules; without them, the history is written as it was recorded.
-    pub(crate) rules: Option<&'m Rules>,
+    pub(crate) rules: Option<&'m ProviderRules>,
     /// Meter of the written content: with it, no note costs more than the part it stands for.
     pub(crate) meter: Option<&'m Meter>,
 }
 
-impl Manner<'_> {
+impl WriteOptions<'_> {
     fn is_legal(self) -> bool {
         self.rules.is_some()
     }
 
-    fn demands(self, rule: Rule) -> bool {
+    fn demands(self, rule: ProviderRule) -> bool {
         self.rules.is_some_and(|rules| rules.has(rule))
     }
 }
 
 /// An event to be written, with its raw JSON if that is in the format it is written in.
-pub(crate) struct Entry<'a> {
+pub(crate) struct SourceEvent<'a> {
     /// Its index among the events of this history; a later event has a higher one.
     pub(crate) index: usize,
     pub(crate) event: &'a Event,
@@ -59,7 +59,7 @@ pub(crate) struct Entry<'a> {
     results: OnceCell<Vec<usize>>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SourceEvent<'a> {
     fn new(index: usize, event: &'a Event, own: Option<Json<'a>>) -> Self {
         Self { index, event, own, inline: OnceCell::new(), results: OnceCell::new() }
     }
@@ -79,10 +79,11 @@ impl<'a> Entry<'a> {
     }
 
     pub(crate) fn is_foreign_instruction(&self) -> bool {
-        self.own.is_none() && matches!(self.event.fact, Fact::Instructed { what: Instruction::Message, .. })
+        self.own.is_none()
+            && matches!(self.event.fact, Fact::Instructed { what: InstructionKind::Message, .. })
     }
 
-    fn parts(&self) -> &'a [Part] {
+    fn parts(&self) -> &'a [ContentPart] {
         self.event.fact.parts()
     }
 
@@ -92,31 +93,31 @@ impl<'a> Entry<'a> {
 }
 
 /// A piece of the history to write.
-pub(crate) enum Line<'e, 'a> {
+pub(crate) enum HistoryLine<'e, 'a> {
     /// Events as they were recorded, results included, as one message if the format can.
-    Whole(Vec<&'e Entry<'a>>),
+    Whole(Vec<&'e SourceEvent<'a>>),
     /// Content of an event without its results.
-    Said(&'e Entry<'a>, Shown<'a>),
+    Said(&'e SourceEvent<'a>, ShownContent<'a>),
     /// One answer.
-    Answer(Vec<Fragment<'e, 'a>>),
+    Answer(Vec<ShownFragment<'e, 'a>>),
     /// Results of the calls of the answer before it, each once.
-    Returned(Vec<Outcome<'e, 'a>>),
+    Returned(Vec<ShownOutcome<'e, 'a>>),
     /// Words that are not an event's content in this form, by some speaker; `origin` is their event, if any.
-    Words { by: Speaker, text: &'a str, origin: Option<usize> },
+    Words { by: AlternatingRole, text: &'a str, origin: Option<usize> },
 }
 
 /// Content that is shown of an event.
 #[derive(Clone, Copy)]
-pub(crate) enum Shown<'a> {
+pub(crate) enum ShownContent<'a> {
     /// Its own content.
     AsSent,
     /// These parts instead of its own.
-    Replaced(&'a [Part]),
+    Replaced(&'a [ContentPart]),
 }
 
 /// The shown part of one event of an answer.
-pub(crate) struct Fragment<'e, 'a> {
-    pub(crate) entry: &'e Entry<'a>,
+pub(crate) struct ShownFragment<'e, 'a> {
+    pub(crate) entry: &'e SourceEvent<'a>,
     /// Indices of the shown parts; `None` if all are.
     pub(crate) places: Option<Vec<usize>>,
     /// True if the part or event directly before it is left out.
@@ -125,14 +126,14 @@ pub(crate) struct Fragment<'e, 'a> {
     pub(crate) parted_after: bool,
 }
 
-impl<'e, 'a> Fragment<'e, 'a> {
+impl<'e, 'a> ShownFragment<'e, 'a> {
     /// All of an event, with nothing left out around it.
-    pub(crate) fn whole(entry: &'e Entry<'a>) -> Self {
+    pub(crate) fn whole(entry: &'e SourceEvent<'a>) -> Self {
         Self { entry, places: None, parted_before: false, parted_after: false }
     }
 
     /// The parts it shows, with their indices.
-    fn shown(&self) -> impl Iterator<Item = (usize, &'a Part)> {
+    fn shown(&self) -> impl Iterator<Item = (usize, &'a ContentPart)> {
         let parts = self.entry.parts().iter().enumerate();
         parts.filter(|(place, _)| self.shows(*place))
     }
@@ -143,40 +144,40 @@ impl<'e, 'a> Fragment<'e, 'a> {
 }
 
 /// A call and the shown content of its result.
-pub(crate) struct Outcome<'e, 'a> {
+pub(crate) struct ShownOutcome<'e, 'a> {
     /// The call; `None` if only the provider knows it.
-    pub(crate) site: Option<Site<'e, 'a>>,
+    pub(crate) site: Option<CallPosition<'e, 'a>>,
     /// The result; `None` if there is none.
-    pub(crate) result: Option<Returned<'e, 'a>>,
+    pub(crate) result: Option<ShownCallResult<'e, 'a>>,
 }
 
 /// The event and index of a call.
 #[derive(Clone, Copy)]
-pub(crate) struct Site<'e, 'a> {
-    pub(crate) entry: &'e Entry<'a>,
+pub(crate) struct CallPosition<'e, 'a> {
+    pub(crate) entry: &'e SourceEvent<'a>,
     pub(crate) place: usize,
     pub(crate) call: &'a ToolCall,
 }
 
 /// One result of an event.
 #[derive(Clone, Copy)]
-pub(crate) struct Returned<'e, 'a> {
-    pub(crate) entry: &'e Entry<'a>,
+pub(crate) struct ShownCallResult<'e, 'a> {
+    pub(crate) entry: &'e SourceEvent<'a>,
     pub(crate) ordinal: usize,
-    pub(crate) shown: Shown<'a>,
+    pub(crate) shown: ShownContent<'a>,
 }
 
 /// A message, written.
-pub(crate) struct Written {
+pub(crate) struct WrittenMessage {
     pub(crate) json: String,
     /// Indices of its entries.
     pub(crate) events: Vec<usize>,
-    pub(crate) speaker: Speaker,
+    pub(crate) speaker: AlternatingRole,
 }
 
 /// Author of a message, for the order of roles.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speaker {
+pub(crate) enum AlternatingRole {
     /// The user, or a tool.
     User,
     Assistant,
@@ -185,14 +186,14 @@ pub(crate) enum Speaker {
 }
 
 /// A history, written.
-pub(crate) struct History {
-    pub(crate) messages: Vec<Written>,
-    pub(crate) layout: Layout,
+pub(crate) struct WrittenHistory {
+    pub(crate) messages: Vec<WrittenMessage>,
+    pub(crate) layout: HistoryLayout,
 }
 
 /// Form of a history in its request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum HistoryLayout {
     /// As a list of messages.
     List,
     /// As its only message's bare text.
@@ -200,62 +201,67 @@ pub(crate) enum Layout {
 }
 
 /// Writes a history.
-pub(crate) fn history(format: Format, lines: &[Line<'_, '_>], manner: Manner<'_>) -> History {
+pub(crate) fn history(
+    format: Format,
+    lines: &[HistoryLine<'_, '_>],
+    manner: WriteOptions<'_>,
+) -> WrittenHistory {
     let (mut messages, layout) = match format {
-        Format::OpenaiChat => (openai_chat::write(lines, manner), Layout::List),
+        Format::OpenaiChat => (openai_chat::write(lines, manner), HistoryLayout::List),
         Format::OpenaiResponses => openai_responses::write(lines, manner),
-        Format::Anthropic => (anthropic::write(lines, manner), Layout::List),
+        Format::Anthropic => (anthropic::write(lines, manner), HistoryLayout::List),
     };
     frame(format, &mut messages, manner);
-    History { messages, layout }
+    WrittenHistory { messages, layout }
 }
 
 /// User message put before a history that does not begin with the user.
-pub(crate) const OPENING: &str = "(continued)";
+pub(crate) const OPENING_MESSAGE: &str = "(continued)";
 
 /// User message put after a history that ends with the model where it may not, and after a summary that is told as an
 /// answer.
-pub(crate) const CONTINUE: &str = "Continue.";
+pub(crate) const CONTINUE_MESSAGE: &str = "Continue.";
 
 /// User message before a summary that is told as an answer.
-pub(crate) const QUESTION: &str = "What has been done so far?";
+pub(crate) const SUMMARY_QUESTION: &str = "What has been done so far?";
 
 /// Adds messages that the provider requires at either end.
-fn frame(format: Format, messages: &mut Vec<Written>, manner: Manner<'_>) {
-    let speakers = || messages.iter().enumerate().filter(|(_, message)| message.speaker != Speaker::Other);
-    let is_answer = |(_, message): &(usize, &Written)| message.speaker == Speaker::Assistant;
-    let first = speakers().next().filter(is_answer).filter(|_| manner.demands(Rule::FirstIsUser));
+fn frame(format: Format, messages: &mut Vec<WrittenMessage>, manner: WriteOptions<'_>) {
+    let speakers =
+        || messages.iter().enumerate().filter(|(_, message)| message.speaker != AlternatingRole::Other);
+    let is_answer = |(_, message): &(usize, &WrittenMessage)| message.speaker == AlternatingRole::Assistant;
+    let first = speakers().next().filter(is_answer).filter(|_| manner.demands(ProviderRule::FirstIsUser));
     // An answer that ends in white space is refused as one to continue, even if it begins with a signed summary.
-    let has_ended = |message: &Written| {
+    let has_ended = |message: &WrittenMessage| {
         format == Format::Anthropic && manner.is_legal() && anthropic::is_answer_ended(&message.json)
     };
-    let last = speakers()
-        .next_back()
-        .filter(|last| (is_answer(last) && manner.demands(Rule::PrefillRefused)) || has_ended(last.1));
+    let last = speakers().next_back().filter(|last| {
+        (is_answer(last) && manner.demands(ProviderRule::PrefillRefused)) || has_ended(last.1)
+    });
     let (first, is_last) = (first.map(|(index, _)| index), last.is_some());
     if is_last {
-        messages.push(words(format, CONTINUE));
+        messages.push(words(format, CONTINUE_MESSAGE));
     }
     if let Some(first) = first {
-        messages.insert(first, words(format, OPENING));
+        messages.insert(first, words(format, OPENING_MESSAGE));
     }
 }
 
 /// A message in the user's name without an event.
-pub(crate) fn words(format: Format, text: &str) -> Written {
+pub(crate) fn words(format: Format, text: &str) -> WrittenMessage {
     let json = match format {
         Format::OpenaiChat => openai_chat::words(text),
         Format::OpenaiResponses => openai_responses::words(text),
         Format::Anthropic => anthropic::words(text),
     };
-    Written { json, events: Vec::new(), speaker: Speaker::User }
+    WrittenMessage { json, events: Vec::new(), speaker: AlternatingRole::User }
 }
 
 /// Returns true if a value is a short word that the wrapping of a message pays for: a role, a name, an id.
 fn is_short(value: &Json<'_>) -> bool {
-    const LONGEST: usize = 80;
-    value.as_text().is_some_and(|text| text.len() <= LONGEST && !text.contains(char::is_whitespace))
+    const MAX_SHORT_BYTES: usize = 80;
+    value.as_text().is_some_and(|text| text.len() <= MAX_SHORT_BYTES && !text.contains(char::is_whitespace))
 }
 
 /// Result for a call that has none.
-const STAND_IN: &str = UNANSWERED;
+const STAND_IN_RESULT: &str = UNANSWERED_TEXT;

@@ -4,63 +4,67 @@ mod item;
 
 pub(crate) use item::stand_in;
 
-use epitome_core::{Fact, Part, event::Instruction};
+use epitome_core::{ContentPart, Fact, event::InstructionKind};
 
 use super::{
-    Entry, Fragment, Layout, Line, Manner, Outcome, Returned, Shown, Site, Speaker, Written,
-    ids::{Ids, Unique, shortened},
+    AlternatingRole, CallPosition, HistoryLayout, HistoryLine, ShownCallResult, ShownContent, ShownFragment,
+    ShownOutcome, SourceEvent, WriteOptions, WrittenMessage,
+    call_ids::{IdScope, WrittenCallIds, shortened},
+    edited_content::{edited_blocks, own_blocks},
     is_short,
-    mended::{mended, own_blocks},
-    portable::Portable,
+    portable::PortableEvent,
 };
 use crate::{
-    json::{self, Json, quoted},
+    json::{self, Json, quote},
     openai_responses::is_empty_reasoning,
     request::bare_item,
 };
 
 /// Writes the history.
-pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> (Vec<Written>, Layout) {
+pub(super) fn write(
+    lines: &[HistoryLine<'_, '_>],
+    manner: WriteOptions<'_>,
+) -> (Vec<WrittenMessage>, HistoryLayout) {
     if let Some((entry, text)) = bare(lines) {
         let (json, events) = (text.to_owned(), vec![entry.index]);
-        return (vec![Written { json, events, speaker: Speaker::User }], Layout::Bare);
+        return (vec![WrittenMessage { json, events, speaker: AlternatingRole::User }], HistoryLayout::Bare);
     }
-    let unique = if manner.is_legal() { Unique::InRequest } else { Unique::Nowhere };
-    let ids = Ids::of(lines, unique, |id| shortened(id, 56).into_owned(), |_, _| false);
-    let pen = Pen { ids: &ids, manner };
-    let mut items: Vec<Item> = lines.iter().flat_map(|line| pen.written(line)).collect();
+    let unique = if manner.is_legal() { IdScope::InRequest } else { IdScope::Nowhere };
+    let ids = WrittenCallIds::of(lines, unique, |id| shortened(id, 56).into_owned(), |_, _| false);
+    let pen = ResponsesWriter { ids: &ids, manner };
+    let mut items: Vec<WrittenItem> = lines.iter().flat_map(|line| pen.written(line)).collect();
     if manner.is_legal() {
         items = without_dangling(items);
     }
-    (items.into_iter().map(|item| item.written).collect(), Layout::List)
+    (items.into_iter().map(|item| item.written).collect(), HistoryLayout::List)
 }
 
 /// A written item, and its relation to its neighbours.
-struct Item {
-    written: Written,
+struct WrittenItem {
+    written: WrittenMessage,
     is_reasoning: bool,
     /// True if something directly before it is left out, and true if something directly after it is.
     parted: (bool, bool),
 }
 
-impl Item {
-    fn new(json: String, entry: &Entry<'_>, speaker: Speaker) -> Self {
-        let written = Written { json, events: vec![entry.index], speaker };
+impl WrittenItem {
+    fn new(json: String, entry: &SourceEvent<'_>, speaker: AlternatingRole) -> Self {
+        let written = WrittenMessage { json, events: vec![entry.index], speaker };
         Self { written, is_reasoning: false, parted: (false, false) }
     }
 
     fn words(json: String, events: Vec<usize>) -> Self {
-        let written = Written { json, events, speaker: Speaker::User };
+        let written = WrittenMessage { json, events, speaker: AlternatingRole::User };
         Self { written, is_reasoning: false, parted: (false, false) }
     }
 }
 
 /// Drops reasoning whose next item is not the one that followed it: alone it is refused.
-fn without_dangling(items: Vec<Item>) -> Vec<Item> {
-    let mut kept: Vec<Item> = Vec::with_capacity(items.len());
+fn without_dangling(items: Vec<WrittenItem>) -> Vec<WrittenItem> {
+    let mut kept: Vec<WrittenItem> = Vec::with_capacity(items.len());
     for item in items.into_iter().rev() {
         let leads_on = kept.last().is_some_and(|next| {
-            next.written.speaker == Speaker::Assistant && !next.parted.0 && !item.parted.1
+            next.written.speaker == AlternatingRole::Assistant && !next.parted.0 && !item.parted.1
         });
         if !item.is_reasoning || leads_on {
             kept.push(item);
@@ -72,23 +76,23 @@ fn without_dangling(items: Vec<Item>) -> Vec<Item> {
 
 /// A message in the user's name.
 pub(super) fn words(text: &str) -> String {
-    item::message("user", &item::text(&quoted(text)))
+    item::message("user", &item::text(&quote(text)))
 }
 
 /// A message of the developer.
 pub(super) fn developer(texts: &[String]) -> String {
-    let parts: Vec<String> = texts.iter().map(|text| item::text(&quoted(text))).collect();
+    let parts: Vec<String> = texts.iter().map(|text| item::text(&quote(text))).collect();
     item::message("developer", &parts.join(","))
 }
 
 /// The only message of a history, if it came as a string instead of a list.
-fn bare<'l>(lines: &'l [Line<'_, '_>]) -> Option<(&'l Entry<'l>, &'l str)> {
-    let entry: &Entry<'_> = match lines {
-        [Line::Whole(entries)] => match entries.as_slice() {
+fn bare<'l>(lines: &'l [HistoryLine<'_, '_>]) -> Option<(&'l SourceEvent<'l>, &'l str)> {
+    let entry: &SourceEvent<'_> = match lines {
+        [HistoryLine::Whole(entries)] => match entries.as_slice() {
             [only] => only,
             _ => return None,
         },
-        [Line::Said(entry, Shown::AsSent)] => entry,
+        [HistoryLine::Said(entry, ShownContent::AsSent)] => entry,
         _ => return None,
     };
     bare_text(entry).map(|text| (entry, text))
@@ -96,32 +100,36 @@ fn bare<'l>(lines: &'l [Line<'_, '_>]) -> Option<(&'l Entry<'l>, &'l str)> {
 
 /// The literal of an input that was only a string. A string among the items of a list was carried, and does not
 /// count.
-fn bare_text<'e>(entry: &'e Entry<'_>) -> Option<&'e str> {
+fn bare_text<'e>(entry: &'e SourceEvent<'_>) -> Option<&'e str> {
     let own = entry.own.as_ref().filter(|own| own.as_text().is_some())?;
     (!entry.is_carried()).then_some(own.raw)
 }
 
-fn is_reasoning(entry: &Entry<'_>) -> bool {
+fn is_reasoning(entry: &SourceEvent<'_>) -> bool {
     entry.own.as_ref().is_some_and(|own| own.text_at("type") == Some("reasoning"))
 }
 
 /// Writes items.
 #[derive(Clone, Copy)]
-struct Pen<'e, 'p> {
-    ids: &'p Ids,
-    manner: Manner<'e>,
+struct ResponsesWriter<'e, 'p> {
+    ids: &'p WrittenCallIds,
+    manner: WriteOptions<'e>,
 }
 
-impl<'e> Pen<'e, '_> {
-    fn written(self, line: &Line<'e, 'e>) -> Vec<Item> {
+impl<'e> ResponsesWriter<'e, '_> {
+    fn written(self, line: &HistoryLine<'e, 'e>) -> Vec<WrittenItem> {
         match line {
-            Line::Whole(entries) => entries.iter().flat_map(|entry| self.everything(entry)).collect(),
-            Line::Said(entry, shown) => self.said(entry, *shown).into_iter().collect(),
-            Line::Answer(fragments) => fragments.iter().flat_map(|fragment| self.answer(fragment)).collect(),
-            Line::Returned(outcomes) => outcomes.iter().filter_map(|outcome| self.outcome(outcome)).collect(),
-            Line::Words { by, text, origin } => {
-                let json = if *by == Speaker::Assistant { item::spoken(text) } else { words(text) };
-                let mut item = Item::words(json, origin.iter().copied().collect());
+            HistoryLine::Whole(entries) => entries.iter().flat_map(|entry| self.everything(entry)).collect(),
+            HistoryLine::Said(entry, shown) => self.said(entry, *shown).into_iter().collect(),
+            HistoryLine::Answer(fragments) => {
+                fragments.iter().flat_map(|fragment| self.answer(fragment)).collect()
+            }
+            HistoryLine::Returned(outcomes) => {
+                outcomes.iter().filter_map(|outcome| self.outcome(outcome)).collect()
+            }
+            HistoryLine::Words { by, text, origin } => {
+                let json = if *by == AlternatingRole::Assistant { item::spoken(text) } else { words(text) };
+                let mut item = WrittenItem::words(json, origin.iter().copied().collect());
                 item.written.speaker = *by;
                 vec![item]
             }
@@ -129,19 +137,20 @@ impl<'e> Pen<'e, '_> {
     }
 
     /// Writes an event as all of its items.
-    fn everything(self, entry: &'e Entry<'e>) -> Vec<Item> {
+    fn everything(self, entry: &'e SourceEvent<'e>) -> Vec<WrittenItem> {
         if matches!(entry.event.fact, Fact::AssistantSaid { .. }) {
-            return self.answer(&Fragment::whole(entry));
+            return self.answer(&ShownFragment::whole(entry));
         }
         let results = 0..entry.event.fact.results().len();
-        let returned = results
-            .filter_map(|ordinal| self.result(&Returned { entry, ordinal, shown: Shown::AsSent }, None));
-        returned.chain(self.said(entry, Shown::AsSent)).collect()
+        let returned = results.filter_map(|ordinal| {
+            self.result(&ShownCallResult { entry, ordinal, shown: ShownContent::AsSent }, None)
+        });
+        returned.chain(self.said(entry, ShownContent::AsSent)).collect()
     }
 
     /// Writes the content of an event without its results.
-    fn said(self, entry: &'e Entry<'e>, shown: Shown<'e>) -> Option<Item> {
-        let portable = || Portable::of(entry, self.manner.meter);
+    fn said(self, entry: &'e SourceEvent<'e>, shown: ShownContent<'e>) -> Option<WrittenItem> {
+        let portable = || PortableEvent::of(entry, self.manner.meter);
         let (json, speaker) = match (&entry.own, shown) {
             (Some(_), _) if !entry.event.fact.results().is_empty() => return None,
             // An output item that names no call is refused.
@@ -152,21 +161,26 @@ impl<'e> Pen<'e, '_> {
             {
                 return None;
             }
-            (Some(own), Shown::AsSent) => {
+            (Some(own), ShownContent::AsSent) => {
                 let json = bare_text(entry).map_or_else(|| own.raw.to_owned(), bare_item);
                 (json, speaker(own))
             }
-            (Some(own), Shown::Replaced(parts)) => (self.own_replaced(entry, own, parts), speaker(own)),
+            (Some(own), ShownContent::Replaced(parts)) => {
+                (self.own_replaced(entry, own, parts), speaker(own))
+            }
             (None, shown) => {
                 let portable = portable();
                 let pieces = match shown {
-                    Shown::AsSent => portable.pieces(),
-                    Shown::Replaced(parts) => portable.said(parts),
+                    ShownContent::AsSent => portable.pieces(),
+                    ShownContent::Replaced(parts) => portable.pieces_of(parts),
                 };
                 let instructs =
-                    matches!(entry.event.fact, Fact::Instructed { what: Instruction::Message, .. });
-                let (role, speaker) =
-                    if instructs { ("developer", Speaker::Other) } else { ("user", Speaker::User) };
+                    matches!(entry.event.fact, Fact::Instructed { what: InstructionKind::Message, .. });
+                let (role, speaker) = if instructs {
+                    ("developer", AlternatingRole::Other)
+                } else {
+                    ("user", AlternatingRole::User)
+                };
                 let parts: Vec<String> = pieces.iter().filter_map(item::part).collect();
                 if parts.is_empty() {
                     return None;
@@ -174,15 +188,15 @@ impl<'e> Pen<'e, '_> {
                 (item::message(role, &parts.join(",")), speaker)
             }
         };
-        Some(Item::new(json, entry, speaker))
+        Some(WrittenItem::new(json, entry, speaker))
     }
 
     /// A message of which some parts were replaced.
-    fn own_replaced(self, entry: &'e Entry<'e>, own: &Json<'_>, shown: &[Part]) -> String {
+    fn own_replaced(self, entry: &'e SourceEvent<'e>, own: &Json<'_>, shown: &[ContentPart]) -> String {
         let content = if own.as_text().is_some() { Some(own) } else { own.get("content") };
         let new = self.mended(entry, content, entry.parts(), shown);
         match own.get("content") {
-            Some(content) => json::replaced(own, &[(content, &new)]),
+            Some(content) => json::replace_members(own, &[(content, &new)]),
             None => format!(r#"{{"role":"user","content":{new}}}"#),
         }
     }
@@ -190,43 +204,44 @@ impl<'e> Pen<'e, '_> {
     /// Content of which some parts were replaced.
     fn mended(
         self,
-        entry: &'e Entry<'e>,
+        entry: &'e SourceEvent<'e>,
         content: Option<&Json<'_>>,
-        original: &[Part],
-        shown: &[Part],
+        original: &[ContentPart],
+        shown: &[ContentPart],
     ) -> String {
-        let portable = Portable::of(entry, self.manner.meter);
-        let fresh = |part: &Part| portable.said(std::slice::from_ref(part)).first().and_then(item::part);
-        json::list(mended(&own_blocks(content, item::text), original, shown, fresh).into_iter())
+        let portable = PortableEvent::of(entry, self.manner.meter);
+        let fresh =
+            |part: &ContentPart| portable.pieces_of(std::slice::from_ref(part)).first().and_then(item::part);
+        json::list(edited_blocks(&own_blocks(content, item::text), original, shown, fresh).into_iter())
     }
 
     /// The items of one fragment of an answer.
-    fn answer(self, fragment: &Fragment<'e, 'e>) -> Vec<Item> {
+    fn answer(self, fragment: &ShownFragment<'e, 'e>) -> Vec<WrittenItem> {
         let entry = fragment.entry;
         let items = if let Some(own) = &entry.own {
             self.own_answer(fragment, own).into_iter().collect()
         } else {
-            let portable = Portable::of(entry, self.manner.meter);
+            let portable = PortableEvent::of(entry, self.manner.meter);
             item::answer(&portable.said_at(fragment.shown()), |call, place| {
                 self.ids.changed(entry, place).unwrap_or(&call.id.0).to_owned()
             })
         };
-        let item = |json| Item {
+        let item = |json| WrittenItem {
             is_reasoning: is_reasoning(entry),
             parted: (fragment.parted_before, fragment.parted_after),
-            ..Item::new(json, entry, Speaker::Assistant)
+            ..WrittenItem::new(json, entry, AlternatingRole::Assistant)
         };
         items.into_iter().map(item).collect()
     }
 
-    fn own_answer(self, fragment: &Fragment<'e, 'e>, own: &Json<'_>) -> Option<String> {
+    fn own_answer(self, fragment: &ShownFragment<'e, 'e>, own: &Json<'_>) -> Option<String> {
         let entry = fragment.entry;
         if !self.manner.is_legal() {
             return Some(own.raw.to_owned());
         }
         let is_unreadable = || {
             let call = own.text_at("type").is_some_and(item::is_call);
-            call && !entry.parts().iter().any(|part| matches!(part, Part::ToolCall(_)))
+            call && !entry.parts().iter().any(|part| matches!(part, ContentPart::ToolCall(_)))
         };
         if is_unreadable() || is_empty_reasoning(own) {
             return None;
@@ -236,15 +251,15 @@ impl<'e> Pen<'e, '_> {
             let shown = parts.iter().enumerate().filter(|(place, _)| fragment.shows(*place));
             json::list(shown.map(|(_, part)| part.raw.to_owned()))
         });
-        let renamed = self.ids.changed(entry, 0).map(quoted).zip(own.get("call_id"));
+        let renamed = self.ids.changed(entry, 0).map(quote).zip(own.get("call_id"));
         let odd = own.get("arguments").filter(|given| given.is_object() || given.as_array().is_some());
         let odd = odd.filter(|_| own.text_at("type") == Some("function_call"));
         // Arguments that a model wrote as an object are sent as the text of that object.
-        let text = odd.map(|given| (given, quoted(given.raw)));
+        let text = odd.map(|given| (given, quote(given.raw)));
         let text = text.as_ref().map(|(given, text)| (*given, text.as_str()));
         let edits = content.zip(shown.as_deref()).into_iter().chain(text);
         let edits: Vec<_> = edits.chain(renamed.as_ref().map(|(id, member)| (*member, &**id))).collect();
-        let mut json = json::replaced(own, &edits);
+        let mut json = json::replace_members(own, &edits);
         if fragment.places.is_some() {
             json = known_members(&json);
         }
@@ -254,24 +269,28 @@ impl<'e> Pen<'e, '_> {
             && !is_reasoning(entry)
             && let Ok(item) = Json::parse(&json, "an item")
         {
-            return Some(json::without(&item, "id"));
+            return Some(json::without_member(&item, "id"));
         }
         Some(json)
     }
 
-    fn outcome(self, outcome: &Outcome<'e, 'e>) -> Option<Item> {
+    fn outcome(self, outcome: &ShownOutcome<'e, 'e>) -> Option<WrittenItem> {
         match (&outcome.result, &outcome.site) {
             (Some(returned), site) => self.result(returned, site.as_ref()),
             (None, Some(site)) => {
                 let json = stand_in(item::kind(site.entry, site.call), self.ids.of_site(site));
-                Some(Item::words(json, Vec::new()))
+                Some(WrittenItem::words(json, Vec::new()))
             }
             (None, None) => None,
         }
     }
 
     /// A result, under the id its call is written with.
-    fn result(self, returned: &Returned<'e, 'e>, site: Option<&Site<'e, 'e>>) -> Option<Item> {
+    fn result(
+        self,
+        returned: &ShownCallResult<'e, 'e>,
+        site: Option<&CallPosition<'e, 'e>>,
+    ) -> Option<WrittenItem> {
         let entry = returned.entry;
         let result = entry.event.fact.results().get(returned.ordinal)?;
         let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
@@ -282,34 +301,40 @@ impl<'e> Pen<'e, '_> {
                 self.own_result(entry, own, id, returned.shown)
             }
             _ => {
-                let portable = Portable::of(entry, self.manner.meter);
+                let portable = PortableEvent::of(entry, self.manner.meter);
                 let parts = match returned.shown {
-                    Shown::AsSent => &result.parts,
-                    Shown::Replaced(parts) => parts,
+                    ShownContent::AsSent => &result.parts,
+                    ShownContent::Replaced(parts) => parts,
                 };
-                item::output(called.unwrap_or("function_call"), id, &portable.said(parts))
+                item::output(called.unwrap_or("function_call"), id, &portable.pieces_of(parts))
             }
         };
-        Some(Item::new(json, entry, Speaker::User))
+        Some(WrittenItem::new(json, entry, AlternatingRole::User))
     }
 
-    fn own_result(self, entry: &'e Entry<'e>, own: &Json<'_>, id: &str, shown: Shown<'e>) -> String {
+    fn own_result(
+        self,
+        entry: &'e SourceEvent<'e>,
+        own: &Json<'_>,
+        id: &str,
+        shown: ShownContent<'e>,
+    ) -> String {
         let original = entry.event.fact.results().first().map_or(&[][..], |result| &result.parts);
         let place = own.get(if own.get("tools").is_some() { "tools" } else { "output" });
         let new = place.and_then(|place| match shown {
-            Shown::AsSent => None,
-            Shown::Replaced(parts) => {
-                let portable = Portable::of(entry, self.manner.meter);
+            ShownContent::AsSent => None,
+            ShownContent::Replaced(parts) => {
+                let portable = PortableEvent::of(entry, self.manner.meter);
                 let fixed = item::replacement(own, &portable.texts(parts));
                 Some((place, fixed.unwrap_or_else(|| self.mended(entry, Some(place), original, parts))))
             }
         });
         let named = own.get("call_id").or_else(|| own.get("id"));
         let named = named.filter(|named| named.as_text() != Some(id));
-        let id = quoted(id);
+        let id = quote(id);
         let new = new.as_ref().map(|(place, new)| (*place, new.as_str()));
         let edits: Vec<_> = new.into_iter().chain(named.map(|named| (named, &*id))).collect();
-        if edits.is_empty() { own.raw.to_owned() } else { json::replaced(own, &edits) }
+        if edits.is_empty() { own.raw.to_owned() } else { json::replace_members(own, &edits) }
     }
 }
 
@@ -326,10 +351,10 @@ fn known_members(json: &str) -> String {
     json::object(known.map(|(key, value)| (&**key, value.raw.to_owned())))
 }
 
-fn speaker(own: &Json<'_>) -> Speaker {
+fn speaker(own: &Json<'_>) -> AlternatingRole {
     match own.text_at("role") {
-        Some("user") => Speaker::User,
-        Some("assistant") => Speaker::Assistant,
-        _ => Speaker::Other,
+        Some("user") => AlternatingRole::User,
+        Some("assistant") => AlternatingRole::Assistant,
+        _ => AlternatingRole::Other,
     }
 }

@@ -3,24 +3,24 @@
 use epitome_core::{Tokens, event::Usage};
 use epitome_wire::{
     Format, WireError,
-    ask::{Ask, Content, Finish, LimitName},
-    legality::{Rules, check},
+    legality::{ProviderRules, check},
+    plain_request::{DraftFinish, OutputLimitName, PlainRequest, ReplyContent},
 };
 use proptest::prelude::*;
 
-const ASK: Ask<'_> = Ask {
+const ASK: PlainRequest<'_> = PlainRequest {
     model: "m",
     system: "You are \"terse\".",
     user: "Line one\nline two",
     limit: Tokens(700),
-    limit_name: LimitName::MaxTokens,
+    limit_name: OutputLimitName::MaxTokens,
 };
 
 #[test]
 fn a_question_is_bare_legal_and_says_how_long_the_answer_may_be() {
-    let asked = |format: Format, ask: &Ask<'_>| {
-        let body = format.ask(ask);
-        assert_eq!(check(format, &body, &Rules::default()), [], "{body}");
+    let asked = |format: Format, ask: &PlainRequest<'_>| {
+        let body = format.write_plain_request(ask);
+        assert_eq!(check(format, &body, &ProviderRules::default()), [], "{body}");
         assert!(!body.contains("tool"), "{body}");
         serde_json::from_str::<serde_json::Value>(&body).unwrap()
     };
@@ -29,7 +29,8 @@ fn a_question_is_bare_legal_and_says_how_long_the_answer_may_be() {
     assert_eq!(chat["stream"], false);
     assert_eq!(chat["messages"][0]["content"], ASK.system);
     assert_eq!(chat["messages"][1]["content"], ASK.user);
-    let newer = asked(Format::OpenaiChat, &Ask { limit_name: LimitName::MaxCompletionTokens, ..ASK });
+    let newer =
+        asked(Format::OpenaiChat, &PlainRequest { limit_name: OutputLimitName::MaxCompletionTokens, ..ASK });
     assert_eq!(
         (&newer["max_completion_tokens"], &newer["max_tokens"]),
         (&700.into(), &serde_json::Value::Null)
@@ -50,8 +51,8 @@ fn a_question_is_bare_legal_and_says_how_long_the_answer_may_be() {
 
 #[test]
 fn an_answer_is_its_words_and_how_it_ended() {
-    let check = |format: Format, body: &str, text: &str, finish: Finish, content: Content| {
-        let reply = format.reply(body).unwrap();
+    let check = |format: Format, body: &str, text: &str, finish: DraftFinish, content: ReplyContent| {
+        let reply = format.read_plain_reply(body).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish, reply.content), (text, finish, content), "{body}");
     };
     let chat = |message: &str, reason: &str| {
@@ -60,31 +61,55 @@ fn an_answer_is_its_words_and_how_it_ended() {
     let said = |message: &str, reason: &str, text, finish, content| {
         check(Format::OpenaiChat, &chat(message, reason), text, finish, content);
     };
-    said(r#""content":"Hi""#, r#""stop""#, "Hi", Finish::Complete, Content::Said);
-    said(r#""content":"Hi""#, r#""length""#, "Hi", Finish::CutOff, Content::Said);
-    said(r#""content":"Hi""#, "null", "Hi", Finish::Unknown, Content::Said);
-    said(r#""content":"Hi""#, r#""wat""#, "Hi", Finish::Unknown, Content::Said);
-    said(r#""content":"""#, r#""stop""#, "", Finish::Complete, Content::Nothing);
-    said(r#""content":null"#, r#""content_filter""#, "", Finish::Refused, Content::Nothing);
-    said(r#""content":"\n""#, r#""stop""#, "", Finish::Complete, Content::Nothing);
+    said(r#""content":"Hi""#, r#""stop""#, "Hi", DraftFinish::Complete, ReplyContent::Said);
+    said(r#""content":"Hi""#, r#""length""#, "Hi", DraftFinish::CutOff, ReplyContent::Said);
+    said(r#""content":"Hi""#, "null", "Hi", DraftFinish::Unknown, ReplyContent::Said);
+    said(r#""content":"Hi""#, r#""wat""#, "Hi", DraftFinish::Unknown, ReplyContent::Said);
+    said(r#""content":"""#, r#""stop""#, "", DraftFinish::Complete, ReplyContent::Nothing);
+    said(r#""content":null"#, r#""content_filter""#, "", DraftFinish::Refused, ReplyContent::Nothing);
+    said(r#""content":"\n""#, r#""stop""#, "", DraftFinish::Complete, ReplyContent::Nothing);
     let reasoned = r#""content":"","reasoning_content":"Hm""#;
-    said(reasoned, r#""length""#, "", Finish::CutOff, Content::ReasoningOnly);
-    said(r#""content":"So","reasoning":"Hm""#, r#""stop""#, "So", Finish::Complete, Content::Said);
-    said(r#""content":"<think>Hm""#, r#""length""#, "<think>Hm", Finish::CutOff, Content::ReasoningOnly);
+    said(reasoned, r#""length""#, "", DraftFinish::CutOff, ReplyContent::ReasoningOnly);
+    said(r#""content":"So","reasoning":"Hm""#, r#""stop""#, "So", DraftFinish::Complete, ReplyContent::Said);
+    said(
+        r#""content":"<think>Hm""#,
+        r#""length""#,
+        "<think>Hm",
+        DraftFinish::CutOff,
+        ReplyContent::ReasoningOnly,
+    );
     let closed = "<think>Hm</think>\n";
-    said(r#""content":"<think>Hm</think>\n""#, r#""stop""#, closed, Finish::Complete, Content::ReasoningOnly);
+    said(
+        r#""content":"<think>Hm</think>\n""#,
+        r#""stop""#,
+        closed,
+        DraftFinish::Complete,
+        ReplyContent::ReasoningOnly,
+    );
     let after = "<think>Hm</think> So";
-    said(r#""content":"<think>Hm</think> So""#, r#""stop""#, after, Finish::Complete, Content::Said);
-    said(r#""content":null,"refusal":"No.""#, r#""stop""#, "No.", Finish::Refused, Content::Said);
+    said(
+        r#""content":"<think>Hm</think> So""#,
+        r#""stop""#,
+        after,
+        DraftFinish::Complete,
+        ReplyContent::Said,
+    );
+    said(r#""content":null,"refusal":"No.""#, r#""stop""#, "No.", DraftFinish::Refused, ReplyContent::Said);
     let called = r#""content":"On it","tool_calls":[{"id":"1","type":"function","function":{"name":"t","arguments":"{}"}}]"#;
-    said(called, r#""stop""#, "On it", Finish::CalledTool, Content::Said);
-    said(r#""content":null,"tool_calls":[{}]"#, r#""stop""#, "", Finish::CalledTool, Content::Nothing);
+    said(called, r#""stop""#, "On it", DraftFinish::CalledTool, ReplyContent::Said);
+    said(
+        r#""content":null,"tool_calls":[{}]"#,
+        r#""stop""#,
+        "",
+        DraftFinish::CalledTool,
+        ReplyContent::Nothing,
+    );
     said(
         r#""content":null,"function_call":{"name":"t"}"#,
         r#""length""#,
         "",
-        Finish::CalledTool,
-        Content::Nothing,
+        DraftFinish::CalledTool,
+        ReplyContent::Nothing,
     );
 
     let responses = |rest: &str, text, finish, content| {
@@ -98,15 +123,30 @@ fn an_answer_is_its_words_and_how_it_ended() {
     responses(
         &format!(r#""output":[{thought},{message}],{completed}"#),
         "Hi",
-        Finish::Complete,
-        Content::Said,
+        DraftFinish::Complete,
+        ReplyContent::Said,
     );
-    responses(&format!(r#""output":[{message}],{cut}"#), "Hi", Finish::CutOff, Content::Said);
-    responses(&format!(r#""output":[{thought}],{cut}"#), "", Finish::CutOff, Content::ReasoningOnly);
-    responses(&format!(r#""output":[{call}],{completed}"#), "", Finish::CalledTool, Content::Nothing);
-    responses(&format!(r#""output":[],{completed}"#), "", Finish::Unknown, Content::Nothing);
+    responses(&format!(r#""output":[{message}],{cut}"#), "Hi", DraftFinish::CutOff, ReplyContent::Said);
+    responses(
+        &format!(r#""output":[{thought}],{cut}"#),
+        "",
+        DraftFinish::CutOff,
+        ReplyContent::ReasoningOnly,
+    );
+    responses(
+        &format!(r#""output":[{call}],{completed}"#),
+        "",
+        DraftFinish::CalledTool,
+        ReplyContent::Nothing,
+    );
+    responses(&format!(r#""output":[],{completed}"#), "", DraftFinish::Unknown, ReplyContent::Nothing);
     let used = r#""usage":{"input_tokens":9,"output_tokens":0}"#;
-    responses(&format!(r#""output":[],{completed},{used}"#), "", Finish::Complete, Content::Nothing);
+    responses(
+        &format!(r#""output":[],{completed},{used}"#),
+        "",
+        DraftFinish::Complete,
+        ReplyContent::Nothing,
+    );
 
     let anthropic = |content: &str, reason: &str, text, finish, made| {
         let body = format!(r#"{{"role":"assistant","content":[{content}],"stop_reason":"{reason}"}}"#);
@@ -114,20 +154,20 @@ fn an_answer_is_its_words_and_how_it_ended() {
     };
     let words = r#"{"type":"text","text":"Hi"}"#;
     let thought = r#"{"type":"thinking","thinking":"Hm","signature":"s"}"#;
-    anthropic(words, "end_turn", "Hi", Finish::Complete, Content::Said);
-    anthropic(&format!("{thought},{words}"), "max_tokens", "Hi", Finish::CutOff, Content::Said);
-    anthropic(thought, "max_tokens", "", Finish::CutOff, Content::ReasoningOnly);
-    anthropic(words, "refusal", "Hi", Finish::Refused, Content::Said);
+    anthropic(words, "end_turn", "Hi", DraftFinish::Complete, ReplyContent::Said);
+    anthropic(&format!("{thought},{words}"), "max_tokens", "Hi", DraftFinish::CutOff, ReplyContent::Said);
+    anthropic(thought, "max_tokens", "", DraftFinish::CutOff, ReplyContent::ReasoningOnly);
+    anthropic(words, "refusal", "Hi", DraftFinish::Refused, ReplyContent::Said);
     let call = r#"{"type":"tool_use","id":"1","name":"t","input":{}}"#;
-    anthropic(call, "tool_use", "", Finish::CalledTool, Content::Nothing);
-    anthropic("", "end_turn", "", Finish::Complete, Content::Nothing);
+    anthropic(call, "tool_use", "", DraftFinish::CalledTool, ReplyContent::Nothing);
+    anthropic("", "end_turn", "", DraftFinish::Complete, ReplyContent::Nothing);
 }
 
 #[test]
 fn usage_and_model_are_read_where_they_stand() {
     let body = r#"{"model":"served","choices":[{"message":{"role":"assistant","content":"Hi"}}],
         "usage":{"prompt_tokens":10,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}}"#;
-    let reply = Format::OpenaiChat.reply(body).unwrap();
+    let reply = Format::OpenaiChat.read_plain_reply(body).unwrap();
     let used = Usage { uncached: Tokens(6), cache_read: Tokens(4), output: Tokens(3), ..Usage::default() };
     assert_eq!((reply.model.as_deref(), reply.usage), (Some("served"), Some(used)));
 }
@@ -136,29 +176,30 @@ fn usage_and_model_are_read_where_they_stand() {
 fn what_is_no_answer_is_an_error_that_says_so() {
     for format in Format::ALL {
         for body in ["", "<html>502</html>", "{\"choices\":", "[1]", "null", "\"text\""] {
-            assert!(format.reply(body).is_err(), "{format} {body}");
+            assert!(format.read_plain_reply(body).is_err(), "{format} {body}");
         }
         for body in ["{}", r#"{"hello":1}"#, r#"{"choices":[]}"#, r#"{"choices":[{"text":"x"}]}"#] {
-            let error = format.reply(body).unwrap_err();
+            let error = format.read_plain_reply(body).unwrap_err();
             assert!(matches!(error, WireError::NothingSaid { .. }), "{format} {body}: {error}");
         }
-        let error = format.reply(r#"{"type":"error","error":{"message":"overloaded"}}"#).unwrap_err();
+        let error =
+            format.read_plain_reply(r#"{"type":"error","error":{"message":"overloaded"}}"#).unwrap_err();
         assert!(matches!(&error, WireError::NoAnswer { said, .. } if said == "overloaded"), "{error}");
     }
     let failed = r#"{"status":"failed","error":{"code":"server_error","message":"broke"},"output":[
         {"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hal"}]}]}"#;
-    assert!(matches!(Format::OpenaiResponses.reply(failed), Err(WireError::NoAnswer { .. })));
+    assert!(matches!(Format::OpenaiResponses.read_plain_reply(failed), Err(WireError::NoAnswer { .. })));
 }
 
 proptest! {
     #[test]
     fn no_words_break_a_question_and_no_body_breaks_the_reader(text in any::<String>(), body in r#"[\[\]{}":,a-z]{0,60}"#) {
         for format in Format::ALL {
-            let asked = format.ask(&Ask { model: &text, system: &text, user: &text, ..ASK });
+            let asked = format.write_plain_request(&PlainRequest { model: &text, system: &text, user: &text, ..ASK });
             prop_assert!(format.decode_request(&asked).is_ok());
-            let _ = format.reply(&body);
-            let _ = format.reply(&text);
-            let _ = format.reply(&asked);
+            let _ = format.read_plain_reply(&body);
+            let _ = format.read_plain_reply(&text);
+            let _ = format.read_plain_reply(&asked);
         }
     }
 }

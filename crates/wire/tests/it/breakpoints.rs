@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 
 use epitome_core::{
-    Digest, Fact, Part,
+    ContentPart, Digest, Fact,
     context::Context,
-    cost::{Extension, Prompt, extends},
-    event::{Compaction, Summary, Trigger},
+    cost::{Prompt, RequestExtension, extends},
+    event::{Compaction, CompactionTrigger, Summary},
     id::Seq,
-    profile::{CacheRules, Written},
+    profile::{CacheRules, CacheWriteMode},
 };
 use epitome_wire::{
     Format,
-    legality::{Rules, check},
-    render::{Breakpoints, RenderOptions, recount},
+    legality::{ProviderRules, check},
+    render::{CacheBreakpoints, RenderOptions, recount},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json, value::RawValue};
@@ -23,9 +23,9 @@ use crate::{
     prompts::memo,
 };
 
-const PLACED: Breakpoints = Breakpoints::Placed { most: 4, lifetime: 300 };
+const PLACED: CacheBreakpoints = CacheBreakpoints::Placed { most: 4, lifetime: 300 };
 
-fn options(format: Format, breakpoints: Breakpoints) -> RenderOptions {
+fn options(format: Format, breakpoints: CacheBreakpoints) -> RenderOptions {
     RenderOptions { breakpoints, ..RenderOptions::of(format) }
 }
 
@@ -45,15 +45,15 @@ proptest! {
     fn marks_move_and_nothing_else_does(steps in history(24), cuts in cuts(), most in 1..6_u32) {
         let context = cut(context(&events(&steps)), &cuts);
         for format in Format::ALL {
-            let plain = format.render(&context, &options(format, Breakpoints::AsSent)).unwrap();
-            let placed = options(format, Breakpoints::Placed { most, lifetime: 3_600 });
+            let plain = format.render(&context, &options(format, CacheBreakpoints::AsSent)).unwrap();
+            let placed = options(format, CacheBreakpoints::Placed { most, lifetime: 3_600 });
             let placed = format.render(&context, &placed).unwrap();
-            let found = check(format, &placed.body, &Rules::of(format));
+            let found = check(format, &placed.body, &ProviderRules::of(format));
             prop_assert!(found.is_empty(), "{:#?}\n{}", found, placed.body);
             prop_assert!(recount(format, &placed.body, context.meter()).unwrap() <= context.tokens());
             let (before, after) = (format.prompt(&plain.body, &mut memo()).unwrap(), format.prompt(&placed.body, &mut memo()).unwrap());
-            prop_assert_eq!(extends(&before, &after), Extension::Extends);
-            prop_assert_eq!(extends(&after, &before), Extension::Extends);
+            prop_assert_eq!(extends(&before, &after), RequestExtension::Extends);
+            prop_assert_eq!(extends(&after, &before), RequestExtension::Extends);
             prop_assert_eq!(plain.messages.len(), placed.messages.len());
             for (one, other) in plain.messages.iter().zip(&placed.messages) {
                 prop_assert_eq!(&one.events, &other.events);
@@ -77,7 +77,7 @@ fn of_request(format: Format, request: &Value) -> Context {
 }
 
 /// What is marked in a request, in order.
-fn places(format: Format, request: &Value, breakpoints: Breakpoints) -> String {
+fn places(format: Format, request: &Value, breakpoints: CacheBreakpoints) -> String {
     let body = format.render(&of_request(format, request), &options(format, breakpoints)).unwrap().body;
     let body: Value = serde_json::from_str(&body).unwrap();
     marked(&body).into_iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
@@ -105,7 +105,7 @@ fn anthropic_keeps_the_prefix_the_newest_block_and_the_one_before() {
     {"type":"tool_result","tool_use_id":"a","content":"A cat.","cache_control":{"type":"ephemeral"}}
     {"type":"text","text":"Well?","cache_control":{"type":"ephemeral"}}
     "#);
-    let long = Breakpoints::Placed { most: 2, lifetime: 3_600 };
+    let long = CacheBreakpoints::Placed { most: 2, lifetime: 3_600 };
     insta::assert_snapshot!(places(Format::Anthropic, &anthropic(), long), @r#"
     {"type":"tool_result","tool_use_id":"a","content":"A cat.","cache_control":{"type":"ephemeral","ttl":"1h"}}
     {"type":"text","text":"Well?","cache_control":{"type":"ephemeral","ttl":"1h"}}
@@ -141,7 +141,7 @@ fn openai_marks_the_newest_block_itself() {
         ],
         "tools": [{"type": "function", "function": {"name": "look"}}],
     });
-    let three = Breakpoints::Placed { most: 3, lifetime: 1_800 };
+    let three = CacheBreakpoints::Placed { most: 3, lifetime: 1_800 };
     insta::assert_snapshot!(places(Format::OpenaiChat, &chat, three), @r#"
     {"type":"text","text":"Be kind.","prompt_cache_breakpoint":{"mode":"explicit"}}
     {"type":"text","text":"A cat.","prompt_cache_breakpoint":{"mode":"explicit"}}
@@ -174,10 +174,13 @@ fn the_summary_keeps_what_stands_before_it() {
         first_kept: None,
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Manual,
+        trigger: CompactionTrigger::Manual,
     };
-    events.push(epitome_core::Event::own(Fact::Compacted(compaction), None));
-    events.push(epitome_core::Event::own(Fact::UserSaid { parts: vec![Part::text("Go on.")] }, None));
+    events.push(epitome_core::Event::from_fact(Fact::Compacted(compaction), None));
+    events.push(epitome_core::Event::from_fact(
+        Fact::UserSaid { parts: vec![ContentPart::text("Go on.")] },
+        None,
+    ));
     events.extend(
         Format::Anthropic.decode_request(&json!({"messages": kept}).to_string()).unwrap().into_iter().skip(1),
     );
@@ -203,7 +206,7 @@ fn of_too_many_marks_the_newest_stay() {
         let request = request(count).to_string();
         let context = context(&logged(Format::Anthropic.decode_request(&request).unwrap()));
         let rendered = Format::Anthropic.render(&context, &RenderOptions::of(Format::Anthropic)).unwrap();
-        let found = check(Format::Anthropic, &rendered.body, &Rules::of(Format::Anthropic));
+        let found = check(Format::Anthropic, &rendered.body, &ProviderRules::of(Format::Anthropic));
         assert!(found.is_empty(), "{found:?}");
         let body: Value = serde_json::from_str(&rendered.body).unwrap();
         let texts: Vec<String> =
@@ -212,7 +215,7 @@ fn of_too_many_marks_the_newest_stay() {
     };
     assert_eq!(marked_texts(3), "s 0 1 2");
     assert_eq!(marked_texts(9), "s 6 7 8");
-    let found = check(Format::Anthropic, &request(9).to_string(), &Rules::of(Format::Anthropic));
+    let found = check(Format::Anthropic, &request(9).to_string(), &ProviderRules::of(Format::Anthropic));
     assert_eq!(found[0].to_string(), "request: there are 10 cache marks, and 4 are taken");
 }
 
@@ -221,17 +224,17 @@ fn a_models_cache_says_how_many_and_for_how_long() {
     let check = |written, breakpoints, lifetimes: &[u64], wanted, expect| {
         let cache =
             CacheRules { written, breakpoints, lifetimes: Some(lifetimes.to_vec()), ..CacheRules::default() };
-        assert_eq!(Breakpoints::of(&cache, wanted), expect);
+        assert_eq!(CacheBreakpoints::of(&cache, wanted), expect);
     };
-    let placed = |most, lifetime| Breakpoints::Placed { most, lifetime };
-    let anthropic = Some(Written::Breakpoints);
+    let placed = |most, lifetime| CacheBreakpoints::Placed { most, lifetime };
+    let anthropic = Some(CacheWriteMode::Breakpoints);
     check(anthropic, Some(4), &[300, 3_600], None, placed(4, 300));
     check(anthropic, None, &[300, 3_600], Some(301), placed(4, 3_600));
     check(anthropic, Some(4), &[300, 3_600], Some(86_400), placed(4, 3_600));
-    check(Some(Written::ImplicitAndExplicit), Some(4), &[1_800], None, placed(3, 1_800));
-    check(Some(Written::Automatic), None, &[300], None, Breakpoints::AsSent);
-    check(None, None, &[], None, Breakpoints::AsSent);
-    check(anthropic, Some(4), &[], None, Breakpoints::AsSent);
+    check(Some(CacheWriteMode::ImplicitAndExplicit), Some(4), &[1_800], None, placed(3, 1_800));
+    check(Some(CacheWriteMode::Automatic), None, &[300], None, CacheBreakpoints::AsSent);
+    check(None, None, &[], None, CacheBreakpoints::AsSent);
+    check(anthropic, Some(4), &[], None, CacheBreakpoints::AsSent);
 }
 
 /// Anthropic's cache, as its manual describes it: entries are written at marks, and found from a mark or from one of the
@@ -269,7 +272,7 @@ impl Cache {
 }
 
 /// An agent's loop: every call appends an answer of so many texts and calls, and its results.
-fn simulate(texts: usize, calls: usize, breakpoints: Breakpoints) -> Vec<(usize, usize)> {
+fn simulate(texts: usize, calls: usize, breakpoints: CacheBreakpoints) -> Vec<(usize, usize)> {
     let mut request = json!({"tools": [{"name": "look", "input_schema": {}}], "system": "Be kind.",
         "messages": [{"role": "user", "content": "Look."}]});
     let (mut cache, mut memo, mut sent) = (Cache::default(), memo(), 0);
@@ -309,8 +312,8 @@ fn a_session_reads_everything_but_the_new_turn() {
         }
     }
     // Without marks nothing is ever kept, and from the newest block alone a long turn reaches too far back.
-    assert!(simulate(1, 1, Breakpoints::AsSent).iter().all(|(hit, _)| *hit == 0));
-    let newest = Breakpoints::Placed { most: 1, lifetime: 300 };
+    assert!(simulate(1, 1, CacheBreakpoints::AsSent).iter().all(|(hit, _)| *hit == 0));
+    let newest = CacheBreakpoints::Placed { most: 1, lifetime: 300 };
     assert!(simulate(1, 1, newest).iter().all(|(hit, sent)| hit == sent));
     assert!(simulate(45, 3, newest).iter().all(|(hit, _)| *hit == 0));
 }

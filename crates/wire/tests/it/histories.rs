@@ -5,14 +5,16 @@
 use std::{ops::Range, sync::Arc};
 
 use epitome_core::{
-    Event, Fact, Part,
-    chain::Link,
-    context::{Context, Edit, Fidelity, Names},
-    event::{CallForm, Compaction, Logged, Seal, Summary, ToolCall, ToolResult, Trigger},
+    ContentPart, Event, Fact,
+    context::{Context, EventNaming, Fidelity, SegmentEdit},
+    event::{
+        CallForm, Compaction, CompactionTrigger, LoggedEvent, ReasoningSeal, Summary, ToolCall, ToolResult,
+    },
+    hash_chain::ChainLink,
     id::{EventId, Seq, ThreadId},
     media::Media,
-    meter::{Meter, Overhead},
-    project::{Line, project},
+    meter::{Meter, TokenOverhead},
+    projection::{EventLine, project},
     tokens::{TokenCounter, Tokens},
 };
 use epitome_wire::{Format, anthropic, openai_chat, openai_responses};
@@ -158,7 +160,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// The events of a history.
-pub(crate) fn events(steps: &[Step]) -> Vec<Arc<Logged>> {
+pub(crate) fn events(steps: &[Step]) -> Vec<Arc<LoggedEvent>> {
     let mut events: Vec<Event> = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         let made = match step.by {
@@ -177,10 +179,10 @@ pub(crate) fn events(steps: &[Step]) -> Vec<Arc<Logged>> {
 }
 
 /// Events in their places in a log.
-pub(crate) fn logged(events: Vec<Event>) -> Vec<Arc<Logged>> {
+pub(crate) fn logged(events: Vec<Event>) -> Vec<Arc<LoggedEvent>> {
     let thread = ThreadId::derived(&["test"]);
     let place = |(event, seq): (Event, u64)| {
-        Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link: Link::ROOT })
+        Arc::new(LoggedEvent { id: EventId { thread, seq: Seq(seq) }, event, link: ChainLink::ROOT })
     };
     events.into_iter().zip(1..).map(place).collect()
 }
@@ -199,9 +201,9 @@ impl TokenCounter for Quarters {
 }
 
 /// The context that shows all of them.
-pub(crate) fn context(events: &[Arc<Logged>]) -> Context {
-    let meter = Arc::new(Meter::new(Arc::new(Quarters), Overhead::default()));
-    project(&Line::new(events.iter().cloned()), meter, Names::Messages)
+pub(crate) fn context(events: &[Arc<LoggedEvent>]) -> Context {
+    let meter = Arc::new(Meter::new(Arc::new(Quarters), TokenOverhead::default()));
+    project(&EventLine::new(events.iter().cloned()), meter, EventNaming::Messages)
 }
 
 /// What to do with a context at random: a decision a segment, then runs to fold.
@@ -215,16 +217,19 @@ pub(crate) fn cuts() -> impl Strategy<Value = Cuts> {
 /// Cuts a context as told.
 pub(crate) fn cut(context: Context, (decisions, folds): &Cuts) -> Context {
     let mut context = context.edit("test", |index, segment| match decisions.get(index) {
-        Some(1) => match segment.shown().map(<[Part]>::len) {
+        Some(1) => match segment.shown().map(<[ContentPart]>::len) {
             // Only some of the parts, so that the others must keep their bytes.
             Some(several @ 2..) => {
                 let parts = segment.shown().unwrap_or_default().iter().take(several - 1).cloned();
-                Edit::Replace { parts: parts.chain([Part::text("cut")]).collect(), fidelity: Fidelity::Cut }
+                SegmentEdit::Replace {
+                    parts: parts.chain([ContentPart::text("cut")]).collect(),
+                    fidelity: Fidelity::Cut,
+                }
             }
-            _ => Edit::line("cut".into(), Fidelity::Stub),
+            _ => SegmentEdit::line("cut".into(), Fidelity::Stub),
         },
-        Some(2) => Edit::Drop,
-        _ => Edit::Keep,
+        Some(2) => SegmentEdit::Drop,
+        _ => SegmentEdit::Keep,
     });
     for (one, other) in folds {
         let length = context.segments().len();
@@ -234,7 +239,7 @@ pub(crate) fn cut(context: Context, (decisions, folds): &Cuts) -> Context {
             context = context.fold("test", &[run], |folded| format!("[{} gone]", folded.events.count()));
         }
     }
-    assert_eq!(context.fault(), None);
+    assert_eq!(context.find_inconsistency(), None);
     context
 }
 
@@ -273,21 +278,21 @@ fn compacted(length: usize, keeps: bool, sealed: bool) -> Event {
         first_kept,
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Manual,
+        trigger: CompactionTrigger::Manual,
     };
-    Event::own(Fact::Compacted(compaction), None)
+    Event::from_fact(Fact::Compacted(compaction), None)
 }
 
 fn by_agent(number: usize, what: &What) -> Event {
     let bytes = b"pixels";
-    let said = |said: &[Said]| -> Vec<Part> {
+    let said = |said: &[Said]| -> Vec<ContentPart> {
         let part = |said: &Said| match said {
-            Said::Text(text) => Part::text(text.as_str()),
-            Said::Image => Part::Media(Media::inline("image/png", bytes)),
-            Said::Link => Part::Media(Media::elsewhere("image/*", "https://example.org/cat.png")),
-            Said::Pdf => Part::Media(Media::elsewhere("application/pdf", "file_1")),
+            Said::Text(text) => ContentPart::text(text.as_str()),
+            Said::Image => ContentPart::Media(Media::inline("image/png", bytes)),
+            Said::Link => ContentPart::Media(Media::elsewhere("image/*", "https://example.org/cat.png")),
+            Said::Pdf => ContentPart::Media(Media::elsewhere("application/pdf", "file_1")),
             Said::Unknown(text) => {
-                Part::Opaque { name: "hologram".into(), json: json!({"x": text}).to_string() }
+                ContentPart::Opaque { name: "hologram".into(), json: json!({"x": text}).to_string() }
             }
         };
         said.iter().map(part).collect()
@@ -296,18 +301,20 @@ fn by_agent(number: usize, what: &What) -> Event {
         What::User(parts) => Fact::UserSaid { parts: said(parts) },
         What::Answer { name, parts } => {
             let part = |made: &Made| match made {
-                Made::Text(text) => Part::text(text.as_str()),
-                Made::Refusal(text) => Part::Refusal { text: text.clone() },
-                Made::Thinking(text) => {
-                    Part::Reasoning { text: text.clone(), seal: Some(Seal::Signature("s".into())) }
-                }
-                Made::Redacted(text) => {
-                    Part::Reasoning { text: String::new(), seal: Some(Seal::Encrypted(text.clone())) }
-                }
+                Made::Text(text) => ContentPart::text(text.as_str()),
+                Made::Refusal(text) => ContentPart::Refusal { text: text.clone() },
+                Made::Thinking(text) => ContentPart::Reasoning {
+                    text: text.clone(),
+                    seal: Some(ReasoningSeal::Signature("s".into())),
+                },
+                Made::Redacted(text) => ContentPart::Reasoning {
+                    text: String::new(),
+                    seal: Some(ReasoningSeal::Encrypted(text.clone())),
+                },
                 Made::Server(text) => {
-                    Part::Opaque { name: "search".into(), json: json!({"q": text}).to_string() }
+                    ContentPart::Opaque { name: "search".into(), json: json!({"q": text}).to_string() }
                 }
-                Made::Call { id, arguments, form } => Part::ToolCall(ToolCall {
+                Made::Call { id, arguments, form } => ContentPart::ToolCall(ToolCall {
                     form: *form,
                     ..ToolCall::function(call_id(*id), "look", arguments.as_str())
                 }),
@@ -325,8 +332,8 @@ fn by_agent(number: usize, what: &What) -> Event {
             Fact::ToolReturned { results: results.iter().map(result).collect(), parts: said(beside) }
         }
         What::Instruct(text) => Fact::Instructed {
-            what: epitome_core::event::Instruction::Message,
-            parts: vec![Part::text(text.as_str())],
+            what: epitome_core::event::InstructionKind::Message,
+            parts: vec![ContentPart::text(text.as_str())],
         },
         What::Unknown | What::Native | What::Broken(_) | What::Compacted { .. } => {
             Fact::Carried { kind: "unknown".into() }

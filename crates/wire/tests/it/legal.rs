@@ -2,16 +2,16 @@
 
 use epitome_core::{
     Event, Fact,
-    event::{Compaction, Pin, Summary, Trigger, Usage},
+    event::{Compaction, CompactionTrigger, Pin, Summary, Usage},
     id::Seq,
 };
-use epitome_wire::{Completion, Format, anthropic, openai_chat, openai_responses};
+use epitome_wire::{EncodeMode, Format, anthropic, openai_chat, openai_responses};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::fixtures;
 
-fn history(format: Format, events: &[Event], completion: Completion) -> Vec<Value> {
+fn history(format: Format, events: &[Event], completion: EncodeMode) -> Vec<Value> {
     let body: Value = serde_json::from_str(&format.encode(events, completion).unwrap().body).unwrap();
     let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
     body[key].as_array().cloned().unwrap_or_default()
@@ -29,7 +29,7 @@ fn events(format: Format, messages: &[&str]) -> Vec<Event> {
 /// The history in short: one line a message.
 fn check(format: Format, messages: &[&str], expect: &[&str]) {
     let events = events(format, messages);
-    let written = format.encode(&events, Completion::Legal).unwrap();
+    let written = format.encode(&events, EncodeMode::Legal).unwrap();
     let lines: Vec<&str> =
         written.messages.iter().map(|placed| &written.body[placed.bytes.clone()]).collect();
     assert_eq!(lines, expect);
@@ -195,7 +195,7 @@ fn responses_calls_and_outputs_are_paired_by_id() {
 fn a_computer_call_is_answered_with_a_picture_that_is_one() {
     let call = r#"{"type":"computer_call","call_id":"a","action":{"type":"screenshot"}}"#;
     let written =
-        history(Format::OpenaiResponses, &events(Format::OpenaiResponses, &[call]), Completion::Legal);
+        history(Format::OpenaiResponses, &events(Format::OpenaiResponses, &[call]), EncodeMode::Legal);
     let answer = openai_responses::item(&written[1].to_string()).unwrap();
     assert_eq!(answer.fact.media().next().unwrap().dimensions, Some((1, 1)));
 }
@@ -204,7 +204,7 @@ fn a_computer_call_is_answered_with_a_picture_that_is_one() {
 fn with_history_on_the_providers_side_no_result_is_a_stray() {
     let request = r#"{"previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"a","output":"1"}]}"#;
     let events = Format::OpenaiResponses.decode_request(request).unwrap();
-    assert_eq!(Format::OpenaiResponses.encode(&events, Completion::Legal).unwrap().body, request);
+    assert_eq!(Format::OpenaiResponses.encode(&events, EncodeMode::Legal).unwrap().body, request);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn fragments_of_an_answer_are_one_message_also_around_results() {
     ];
     let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
     let events = events(Format::Anthropic, &messages);
-    for completion in [Completion::AsRecorded, Completion::Legal] {
+    for completion in [EncodeMode::AsRecorded, EncodeMode::Legal] {
         let written = Format::Anthropic.encode(&events, completion).unwrap();
         let lines: Vec<&str> =
             written.messages.iter().map(|placed| &written.body[placed.bytes.clone()]).collect();
@@ -262,7 +262,7 @@ fn fragments_of_a_chat_answer_are_one_message() {
             call("b")
         )),
     ];
-    insta::assert_json_snapshot!(history(Format::OpenaiChat, &events, Completion::Legal), @r#"
+    insta::assert_json_snapshot!(history(Format::OpenaiChat, &events, EncodeMode::Legal), @r#"
     [
       {
         "role": "assistant",
@@ -319,17 +319,17 @@ fn a_compaction_is_its_own_message_or_the_users() {
             first_kept: None,
             tokens_before: None,
             tokens_after: None,
-            trigger: Trigger::Manual,
+            trigger: CompactionTrigger::Manual,
         })
     };
-    let plain = Event::own(compacted(Summary::Text("We built it.".into())), None);
+    let plain = Event::from_fact(compacted(Summary::Text("We built it.".into())), None);
     let mut native =
         anthropic::message(r#"{"role":"user","content":"This session is being continued."}"#).unwrap();
     native.fact = compacted(Summary::Text("This session is being continued.".into()));
     let mut item = openai_responses::item(r#"{"type":"compaction","encrypted_content":"g"}"#).unwrap();
     item.fact = compacted(Summary::Encrypted("g".into()));
     let check = |format: Format, event: &Event, expect: Value| {
-        for completion in [Completion::AsRecorded, Completion::Legal] {
+        for completion in [EncodeMode::AsRecorded, EncodeMode::Legal] {
             assert_eq!(
                 history(format, std::slice::from_ref(event), completion),
                 std::slice::from_ref(&expect)
@@ -359,7 +359,7 @@ fn a_compaction_is_its_own_message_or_the_users() {
 #[test]
 fn facts_no_provider_sees_become_nothing() {
     let facts = [
-        Fact::CompactionRequested { trigger: Trigger::Manual, focus: Some("x".into()) },
+        Fact::CompactionRequested { trigger: CompactionTrigger::Manual, focus: Some("x".into()) },
         Fact::CompactionReverted { compaction: Seq(1) },
         Fact::CompactionRestored { compaction: Seq(1) },
         Fact::Pinned { pin: Pin::Text("x".into()) },
@@ -368,9 +368,9 @@ fn facts_no_provider_sees_become_nothing() {
         Fact::ModelChanged { model: "m".into() },
         Fact::Carried { kind: "x".into() },
     ];
-    let events: Vec<Event> = facts.into_iter().map(|fact| Event::own(fact, None)).collect();
+    let events: Vec<Event> = facts.into_iter().map(|fact| Event::from_fact(fact, None)).collect();
     for format in Format::ALL {
-        assert_eq!(format.encode(&events, Completion::Legal).unwrap().body, "{}");
+        assert_eq!(format.encode(&events, EncodeMode::Legal).unwrap().body, "{}");
     }
 }
 
@@ -385,12 +385,12 @@ fn a_legal_request_is_left_alone() {
     ] {
         let request = fixtures::request(format, name);
         let events = format.decode_request(&request).unwrap();
-        let recorded = format.encode(&events, Completion::AsRecorded).unwrap();
-        let legal = format.encode(&events, Completion::Legal).unwrap();
+        let recorded = format.encode(&events, EncodeMode::AsRecorded).unwrap();
+        let legal = format.encode(&events, EncodeMode::Legal).unwrap();
         if name == "claude-code.json" {
             // Two user messages in a row become one; the rest keeps its bytes.
             assert_eq!(legal.messages.len() + 1, recorded.messages.len());
-            let last = |encoded: &epitome_wire::Encoded| {
+            let last = |encoded: &epitome_wire::EncodedRequest| {
                 encoded.body[encoded.messages.last().unwrap().bytes.clone()].to_owned()
             };
             assert_eq!(last(&legal), last(&recorded));
@@ -459,7 +459,7 @@ fn ids(message: &Value, kind: &str, key: &str) -> Vec<String> {
 proptest! {
     #[test]
     fn every_anthropic_request_is_legal(script in "[uacdexy]{0,24}") {
-        let messages = history(Format::Anthropic, &scripted(Format::Anthropic, &script), Completion::Legal);
+        let messages = history(Format::Anthropic, &scripted(Format::Anthropic, &script), EncodeMode::Legal);
         for (index, message) in messages.iter().enumerate() {
             let role = if index % 2 == 0 { "user" } else { "assistant" };
             prop_assert_eq!(&message["role"], role);
@@ -477,7 +477,7 @@ proptest! {
 
     #[test]
     fn every_chat_request_is_legal(script in "[uacdxy]{0,24}") {
-        let messages = history(Format::OpenaiChat, &scripted(Format::OpenaiChat, &script), Completion::Legal);
+        let messages = history(Format::OpenaiChat, &scripted(Format::OpenaiChat, &script), EncodeMode::Legal);
         let mut open: Vec<Value> = Vec::new();
         for message in messages {
             if message["role"] == "tool" {
@@ -495,7 +495,7 @@ proptest! {
 
     #[test]
     fn every_responses_request_is_legal(script in "[uacdxy]{0,24}") {
-        let items = history(Format::OpenaiResponses, &scripted(Format::OpenaiResponses, &script), Completion::Legal);
+        let items = history(Format::OpenaiResponses, &scripted(Format::OpenaiResponses, &script), EncodeMode::Legal);
         let count = |kind: &str, id: &str| items.iter().filter(|item| item["type"] == kind && item["call_id"] == id).count();
         for id in ["x", "y"] {
             prop_assert_eq!(count("function_call", id), count("function_call_output", id));
@@ -509,8 +509,8 @@ proptest! {
     #[test]
     fn a_legal_history_stays_as_it_is_when_it_is_read_again(script in "[uacdexy]{0,24}") {
         for format in Format::ALL {
-            let first = format.encode(&scripted(format, &script), Completion::Legal).unwrap().body;
-            let again = format.encode(&format.decode_request(&first).unwrap(), Completion::Legal).unwrap().body;
+            let first = format.encode(&scripted(format, &script), EncodeMode::Legal).unwrap().body;
+            let again = format.encode(&format.decode_request(&first).unwrap(), EncodeMode::Legal).unwrap().body;
             prop_assert_eq!(first, again);
         }
     }

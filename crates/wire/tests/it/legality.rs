@@ -2,11 +2,11 @@
 
 use epitome_wire::{
     Format,
-    legality::{Rule, Rules, check, check_against},
+    legality::{ProviderRule, ProviderRules, check, check_against},
 };
 
 /// What is found in a history of these messages.
-fn check_history(format: Format, messages: &[&str], rules: &Rules, expect: &[&str]) {
+fn check_history(format: Format, messages: &[&str], rules: &ProviderRules, expect: &[&str]) {
     let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
     let body = format!(r#"{{"{key}":[{}]}}"#, messages.join(","));
     let found: Vec<String> = check(format, &body, rules).iter().map(ToString::to_string).collect();
@@ -17,14 +17,17 @@ fn check_history(format: Format, messages: &[&str], rules: &Rules, expect: &[&st
 fn what_is_no_request_is_unreadable() {
     for format in Format::ALL {
         for body in ["", "[]", "null", "{", &format!("{}{}", "[".repeat(500), "]".repeat(500))] {
-            let found = check(format, body, &Rules::of(format));
+            let found = check(format, body, &ProviderRules::of(format));
             assert_eq!(found.len(), 1);
             assert!(found[0].to_string().starts_with("request: it cannot be read"), "{}", found[0]);
         }
-        check_history(format, &[], &Rules::of(format), &["request: there is no message"]);
+        check_history(format, &[], &ProviderRules::of(format), &["request: there is no message"]);
     }
-    assert!(check(Format::OpenaiResponses, r#"{"input":"hi"}"#, &Rules::default()).is_empty());
-    assert!(check(Format::OpenaiResponses, r#"{"previous_response_id":"r"}"#, &Rules::default()).is_empty());
+    assert!(check(Format::OpenaiResponses, r#"{"input":"hi"}"#, &ProviderRules::default()).is_empty());
+    assert!(
+        check(Format::OpenaiResponses, r#"{"previous_response_id":"r"}"#, &ProviderRules::default())
+            .is_empty()
+    );
 }
 
 const USER: &str = r#"{"role":"user","content":"u"}"#;
@@ -34,7 +37,7 @@ mod chat {
     use super::*;
 
     fn check(messages: &[&str], expect: &[&str]) {
-        check_history(Format::OpenaiChat, messages, &Rules::of(Format::OpenaiChat), expect);
+        check_history(Format::OpenaiChat, messages, &ProviderRules::of(Format::OpenaiChat), expect);
     }
 
     fn calls(ids: &[&str]) -> String {
@@ -51,13 +54,13 @@ mod chat {
 
     #[test]
     fn reasoning_that_led_to_calls_comes_back_as_it_was() {
-        let rules = Rules::default().with(Rule::ReasoningReturned);
+        let rules = ProviderRules::default().with(ProviderRule::ReasoningReturned);
         let (silent, r) = (calls(&["a"]), result("a"));
         let thought = |words: &str| {
             silent.replace("\"content\":null", &format!("\"content\":null,\"reasoning_content\":\"{words}\""))
         };
         let request = |messages: &[&str]| format!(r#"{{"messages":[{}]}}"#, messages.join(","));
-        let against = |now: &[&str], rules: &Rules, expect: &[&str]| {
+        let against = |now: &[&str], rules: &ProviderRules, expect: &[&str]| {
             let sent = request(&[USER, &thought("hm"), &r]);
             let found = check_against(Format::OpenaiChat, &sent, &request(now), rules);
             let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -68,12 +71,12 @@ mod chat {
         let missing = "message 1: the answer called tools, and its reasoning is not there";
         against(&[USER, &thought(""), &r], &rules, &[missing]);
         against(&[USER, &silent, &r], &rules, &[missing]);
-        against(&[USER, &silent, &r], &Rules::default(), &[]);
+        against(&[USER, &silent, &r], &ProviderRules::default(), &[]);
     }
 
     #[test]
     fn calls_of_the_current_turn_are_signed_where_that_is_demanded() {
-        let rules = Rules::default().with(Rule::CallsSigned);
+        let rules = ProviderRules::default().with(ProviderRule::CallsSigned);
         let (unsigned, r) = (calls(&["a"]), result("a"));
         let signature = r#""id":"a","extra_content":{"google":{"thought_signature":"s"}}"#;
         let signed = unsigned.replace(r#""id":"a""#, signature);
@@ -97,7 +100,7 @@ mod chat {
 
     #[test]
     fn reasoning_that_is_wanted_back_is_there_wherever_tools_were_called() {
-        let rules = Rules::default().with(Rule::ReasoningReturned);
+        let rules = ProviderRules::default().with(ProviderRule::ReasoningReturned);
         let (silent, r) = (calls(&["a"]), result("a"));
         let thought = silent.replace("\"content\":null", "\"content\":null,\"reasoning_content\":\"\"");
         let check = |messages: &[&str], expect: &[&str]| {
@@ -159,7 +162,8 @@ mod chat {
 
     #[test]
     fn a_model_may_demand_who_speaks_first_and_last() {
-        let rules = Rules::default().with(Rule::FirstIsUser).with(Rule::PrefillRefused);
+        let rules =
+            ProviderRules::default().with(ProviderRule::FirstIsUser).with(ProviderRule::PrefillRefused);
         let check =
             |messages: &[&str], expect: &[&str]| check_history(Format::OpenaiChat, messages, &rules, expect);
         check(&[USER, SAID, USER], &[]);
@@ -176,7 +180,7 @@ mod responses {
     use super::*;
 
     fn check(items: &[&str], expect: &[&str]) {
-        check_history(Format::OpenaiResponses, items, &Rules::of(Format::OpenaiResponses), expect);
+        check_history(Format::OpenaiResponses, items, &ProviderRules::of(Format::OpenaiResponses), expect);
     }
 
     fn call(kind: &str, id: &str) -> String {
@@ -247,7 +251,7 @@ mod anthropic {
     use super::*;
 
     fn check(messages: &[&str], expect: &[&str]) {
-        check_history(Format::Anthropic, messages, &Rules::of(Format::Anthropic), expect);
+        check_history(Format::Anthropic, messages, &ProviderRules::of(Format::Anthropic), expect);
     }
 
     fn message(role: &str, blocks: &[&str]) -> String {
@@ -274,8 +278,8 @@ mod anthropic {
             r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"It is "}]}"#,
         );
         for said in [string, blocks] {
-            check_history(Format::Anthropic, &[USER, said], &Rules::of(Format::Anthropic), expect);
-            check_history(Format::Anthropic, &[USER, said, USER], &Rules::of(Format::Anthropic), &[]);
+            check_history(Format::Anthropic, &[USER, said], &ProviderRules::of(Format::Anthropic), expect);
+            check_history(Format::Anthropic, &[USER, said, USER], &ProviderRules::of(Format::Anthropic), &[]);
         }
     }
 
@@ -292,14 +296,14 @@ mod anthropic {
         check(&[SAID, USER], &["message 0: the first message is not the user's"]);
         check(&[USER, USER], &["message 1: it has the same role as the message before"]);
         check(&[USER, SAID, SAID], &["message 2: it has the same role as the message before"]);
-        let rules = Rules::of(Format::Anthropic).with(Rule::PrefillRefused);
+        let rules = ProviderRules::of(Format::Anthropic).with(ProviderRule::PrefillRefused);
         check_history(
             Format::Anthropic,
             &[USER, SAID],
             &rules,
             &["message 1: the last message is the assistant's"],
         );
-        check_history(Format::Anthropic, &[SAID, SAID], &Rules::default(), &[]);
+        check_history(Format::Anthropic, &[SAID, SAID], &ProviderRules::default(), &[]);
     }
 
     #[test]
@@ -341,7 +345,7 @@ mod anthropic {
         let a = message("assistant", &[&call("a")]);
         check(&[USER, &a, &message("user", &[&inside])], &["message 2, block 0: the text is empty"]);
         let body = format!(r#"{{"system":[{blank}],"messages":[{USER}]}}"#);
-        let found = super::check(Format::Anthropic, &body, &Rules::default());
+        let found = super::check(Format::Anthropic, &body, &ProviderRules::default());
         assert_eq!(found[0].to_string(), "request: the text is empty");
     }
 
@@ -374,7 +378,7 @@ mod anthropic {
 
     /// What is found in `now`, given what was sent.
     fn against(sent: &str, now: &str, expect: &[&str]) {
-        let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
+        let rules = ProviderRules::of(Format::Anthropic).with(ProviderRule::PreservedThinking);
         let found = check_against(Format::Anthropic, sent, now, &rules);
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found, expect, "{now}");
@@ -442,7 +446,7 @@ mod anthropic {
         let other = r#"{"role":"assistant","content":"b"}"#;
         let sent = items(&[USER, reasoning, SAID, other]);
         let check = |now: &[&str], expect: &[&str]| {
-            let found = check_against(Format::OpenaiResponses, &sent, &items(now), &Rules::default());
+            let found = check_against(Format::OpenaiResponses, &sent, &items(now), &ProviderRules::default());
             assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), expect);
         };
         check(&[reasoning, SAID], &[]);
@@ -454,7 +458,7 @@ mod anthropic {
 }
 
 mod shapes {
-    use epitome_wire::legality::{RULES, Remedy, inspect};
+    use epitome_wire::legality::{LEGALITY_RULES, RuleRemedy, inspect};
     use serde_json::{Value, json};
 
     use super::*;
@@ -490,11 +494,11 @@ mod shapes {
             (Some(value), parent) => parent[key] = value,
             (None, parent) => drop(parent.as_object_mut().unwrap().remove(key)),
         }
-        let found = inspect(format, &request.to_string(), &Rules::of(format));
+        let found = inspect(format, &request.to_string(), &ProviderRules::of(format));
         let found: Vec<(&str, &str)> =
             found.iter().map(|found| (&*found.place, found.breach.rule().id)).collect();
         assert!(found.contains(&(place, rule)), "{format} {at}: {found:?}");
-        let rule = RULES.iter().find(|known| known.id == rule).unwrap();
+        let rule = LEGALITY_RULES.iter().find(|known| known.id == rule).unwrap();
         assert!(rule.formats.contains(&format), "{format} {rule:?}");
     }
 
@@ -502,7 +506,7 @@ mod shapes {
     fn every_shape_that_a_provider_refuses_is_named_with_its_place() {
         use Format::{Anthropic, OpenaiChat, OpenaiResponses};
         for format in Format::ALL {
-            assert_eq!(inspect(format, &legal(format).to_string(), &Rules::of(format)), []);
+            assert_eq!(inspect(format, &legal(format).to_string(), &ProviderRules::of(format)), []);
             let key = if format == OpenaiResponses { "input" } else { "messages" };
             let first = format!("/{key}/0");
             check(format, &format!("/{key}"), Some(json!({ "a": 1 })), &format!("/{key}"), "history-is-list");
@@ -559,11 +563,11 @@ mod shapes {
 
     #[test]
     fn rules_have_names_of_their_own() {
-        for (index, rule) in RULES.iter().enumerate() {
-            assert!(RULES[..index].iter().all(|other| other.id != rule.id), "{}", rule.id);
+        for (index, rule) in LEGALITY_RULES.iter().enumerate() {
+            assert!(LEGALITY_RULES[..index].iter().all(|other| other.id != rule.id), "{}", rule.id);
             assert!(rule.sentence.ends_with('.') && !rule.formats.is_empty(), "{}", rule.id);
         }
-        assert!(RULES.iter().any(|rule| rule.remedy == Remedy::Named));
+        assert!(LEGALITY_RULES.iter().any(|rule| rule.remedy == RuleRemedy::Named));
     }
 
     #[test]
@@ -576,8 +580,8 @@ mod shapes {
             (Format::OpenaiResponses, include_str!("../fixtures/openai-responses/codex.json")),
             (Format::OpenaiResponses, include_str!("../fixtures/openai-responses/items.json")),
         ] {
-            let found = inspect(format, body, &Rules::of(format));
-            let named = found.iter().filter(|found| found.breach.rule().remedy == Remedy::Named);
+            let found = inspect(format, body, &ProviderRules::of(format));
+            let named = found.iter().filter(|found| found.breach.rule().remedy == RuleRemedy::Named);
             let named: Vec<String> = named.map(|found| format!("{} {}", found.place, found.breach)).collect();
             assert!(named.is_empty(), "{format}: {named:?}");
         }

@@ -1,6 +1,6 @@
 //! The normalised digest ignores what it says it ignores, and nothing else.
 
-use epitome_core::{Digest, event::Instruction};
+use epitome_core::{Digest, event::InstructionKind};
 use epitome_wire::{Format, anthropic, openai_chat, openai_responses};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ fn cache_control_inside_arguments_and_text_counts() {
     let tools = |tools: &str| {
         let events = Format::Anthropic.decode_request(&format!(r#"{{"tools":[{tools}]}}"#)).unwrap();
         let is_tools = |event: &&epitome_core::Event| {
-            matches!(event.fact, epitome_core::Fact::Instructed { what: Instruction::Tools, .. })
+            matches!(event.fact, epitome_core::Fact::Instructed { what: InstructionKind::Tools, .. })
         };
         events.iter().find(is_tools).unwrap().normal
     };

@@ -1,7 +1,7 @@
 //! Input that is wrong, huge or hostile: no panic, no loss.
 
 use epitome_core::Event;
-use epitome_wire::{Completion, Format, StreamDecoder, WireError, anthropic, openai_chat, openai_responses};
+use epitome_wire::{EncodeMode, Format, StreamDecoder, WireError, anthropic, openai_chat, openai_responses};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn what_stands_in_place_of_a_history_stays_where_it_is() {
             r#"{"messages":[],"messages":[],"x":1,"x":2}"#,
         ] {
             let events = format.decode_request(request).unwrap();
-            assert_eq!(format.encode(&events, Completion::AsRecorded).unwrap().body, request, "{format}");
+            assert_eq!(format.encode(&events, EncodeMode::AsRecorded).unwrap().body, request, "{format}");
         }
     }
 }
@@ -41,7 +41,7 @@ fn newer_instructions_win_and_older_ones_only_fill_their_place() {
         read(r#"{"system":"old","tools":[{"name":"t"}],"messages":[{"role":"user","content":"a"}]}"#);
     let again = read(r#"{"model":"m","system":"new","messages":[{"role":"user","content":"b"}]}"#);
     events.extend(again);
-    let body = Format::Anthropic.encode(&events, Completion::AsRecorded).unwrap().body;
+    let body = Format::Anthropic.encode(&events, EncodeMode::AsRecorded).unwrap().body;
     assert_eq!(
         body,
         r#"{"model":"m","system":"new","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]}"#
@@ -50,7 +50,7 @@ fn newer_instructions_win_and_older_ones_only_fill_their_place() {
     let mut events = read(r#"{"tools":[{"name":"t"}],"messages":[]}"#);
     events.push(read(r#"{"tools":[{"name":"gone"}],"messages":[]}"#).remove(0));
     events.push(read(r#"{"system":"late"}"#).remove(1));
-    let body = Format::Anthropic.encode(&events, Completion::AsRecorded).unwrap().body;
+    let body = Format::Anthropic.encode(&events, EncodeMode::AsRecorded).unwrap().body;
     assert_eq!(body, r#"{"tools":[{"name":"t"}],"messages":[],"system":"late"}"#);
 }
 
@@ -58,12 +58,12 @@ fn newer_instructions_win_and_older_ones_only_fill_their_place() {
 fn a_bare_input_that_is_followed_becomes_an_item() {
     let preamble = r#"{"input":"<environment_context>x</environment_context>"}"#;
     let events = Format::OpenaiResponses.decode_request(preamble).unwrap();
-    assert_eq!(Format::OpenaiResponses.encode(&events, Completion::AsRecorded).unwrap().body, preamble);
+    assert_eq!(Format::OpenaiResponses.encode(&events, EncodeMode::AsRecorded).unwrap().body, preamble);
 
     let mut events = Format::OpenaiResponses.decode_request(r#"{"input":"caf\u00e9"}"#).unwrap();
     events.push(openai_responses::item(r#"{"role":"assistant","content":"yes"}"#).unwrap());
     assert_eq!(
-        Format::OpenaiResponses.encode(&events, Completion::Legal).unwrap().body,
+        Format::OpenaiResponses.encode(&events, EncodeMode::Legal).unwrap().body,
         r#"{"input":[{"role":"user","content":"caf\u00e9"},{"role":"assistant","content":"yes"}]}"#
     );
 }
@@ -72,10 +72,10 @@ fn a_bare_input_that_is_followed_becomes_an_item() {
 fn a_damaged_log_is_told_and_not_sent() {
     let mut event = anthropic::message(r#"{"role":"user","content":"x"}"#).unwrap();
     event.raw.json = "{".into();
-    let error = Format::Anthropic.encode([&event], Completion::Legal).unwrap_err();
+    let error = Format::Anthropic.encode([&event], EncodeMode::Legal).unwrap_err();
     assert!(error.to_string().contains("event 0"), "{error}");
     // Another format writes what the event says, and does not need its bytes.
-    assert!(Format::OpenaiChat.encode([&event], Completion::Legal).is_ok());
+    assert!(Format::OpenaiChat.encode([&event], EncodeMode::Legal).is_ok());
 }
 
 #[test]
@@ -114,10 +114,10 @@ fn many_calls_in_one_message_take_no_more_than_many_times_one() {
     .to_string();
     let events = Format::Anthropic.decode_request(&request).unwrap();
     for format in Format::ALL {
-        let written = format.encode(&events, Completion::Legal).unwrap();
+        let written = format.encode(&events, EncodeMode::Legal).unwrap();
         assert!(written.body.len() > MANY * 20, "{format}");
     }
-    assert_eq!(Format::Anthropic.encode(&events, Completion::Legal).unwrap().body, request);
+    assert_eq!(Format::Anthropic.encode(&events, EncodeMode::Legal).unwrap().body, request);
 }
 
 /// Values that look like messages in every format at once.
@@ -145,10 +145,10 @@ fn check_carried(format: Format, messages: &[Value]) -> Result<(), TestCaseError
     let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
     let request = json!({"a": 1, key: messages, "tools": messages}).to_string();
     let events = format.decode_request(&request).unwrap();
-    let recorded = format.encode(&events, Completion::AsRecorded).unwrap();
+    let recorded = format.encode(&events, EncodeMode::AsRecorded).unwrap();
     prop_assert_eq!(recorded.body, request);
     for other in Format::ALL {
-        for completion in [Completion::AsRecorded, Completion::Legal] {
+        for completion in [EncodeMode::AsRecorded, EncodeMode::Legal] {
             let written = other.encode(&events, completion).unwrap().body;
             prop_assert!(serde_json::from_str::<Value>(&written).is_ok(), "{}", written);
             prop_assert!(other.decode_request(&written).is_ok());

@@ -1,10 +1,10 @@
 //! How a request was rendered can be written down, and the request made again.
 
-use epitome_core::{Tokens, policy::Shape};
+use epitome_core::{Tokens, policy::SummaryShape};
 use epitome_wire::{
     Format,
-    legality::{Rule, Rules},
-    render::{Breakpoints, RenderOptions},
+    legality::{ProviderRule, ProviderRules},
+    render::{CacheBreakpoints, RenderOptions},
 };
 use proptest::prelude::*;
 
@@ -15,12 +15,14 @@ fn options(format: Format) -> [RenderOptions; 3] {
     let placed = RenderOptions {
         model: Some("m \"1\"".into()),
         answer: Some(Tokens(u64::MAX)),
-        breakpoints: Breakpoints::Placed { most: 4, lifetime: 3_600 },
-        summary: Shape::QuestionAndAnswer,
+        breakpoints: CacheBreakpoints::Placed { most: 4, lifetime: 3_600 },
+        summary: SummaryShape::QuestionAndAnswer,
         ..plain.clone()
     };
-    let ruled =
-        Rules::of(format).with(Rule::PrefillRefused).with(Rule::RolesAlternate).without(Rule::FirstIsUser);
+    let ruled = ProviderRules::of(format)
+        .with(ProviderRule::PrefillRefused)
+        .with(ProviderRule::RolesAlternate)
+        .without(ProviderRule::FirstIsUser);
     [plain.clone(), placed, RenderOptions { rules: ruled, ..plain }]
 }
 

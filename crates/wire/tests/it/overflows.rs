@@ -3,7 +3,7 @@
 use epitome_core::Tokens;
 use epitome_wire::{
     Format,
-    overflow::{Overflow, overflow},
+    overflow::{ContextOverflow, detect_overflow},
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 /// The window and what was asked, if the body says that a request was too long.
 fn read(format: Format, status: u16, body: &str) -> Option<(Option<u64>, Option<u64>)> {
     let number = |tokens: Option<Tokens>| tokens.map(|tokens| tokens.0);
-    overflow(format, status, body.as_bytes()).map(|found| (number(found.limit), number(found.asked)))
+    detect_overflow(format, status, body.as_bytes()).map(|found| (number(found.limit), number(found.asked)))
 }
 
 fn check(
@@ -313,39 +313,39 @@ fn what_only_sounds_like_it_is_something_else() {
 fn a_body_too_large_for_any_server_is_refused_for_its_size() {
     for format in Format::ALL {
         let html = "<html><head><title>413 Request Entity Too Large</title></head></html>";
-        assert_eq!(overflow(format, 413, html.as_bytes()), Some(Overflow::default()));
-        assert_eq!(overflow(format, 413, b""), Some(Overflow::default()));
+        assert_eq!(detect_overflow(format, 413, html.as_bytes()), Some(ContextOverflow::default()));
+        assert_eq!(detect_overflow(format, 413, b""), Some(ContextOverflow::default()));
     }
 }
 
 #[test]
 fn hostile_bodies_cost_little() {
     let huge = "prompt is too long: ".repeat(1 << 20);
-    assert_eq!(overflow(Format::OpenaiChat, 400, huge.as_bytes()), Some(Overflow::default()));
+    assert_eq!(detect_overflow(Format::OpenaiChat, 400, huge.as_bytes()), Some(ContextOverflow::default()));
     let numbers = format!(
         r#"{{"error":{{"message":"prompt is too long: {} tokens > 1 maximum"}}}}"#,
         "9".repeat(100_000)
     );
-    assert_eq!(overflow(Format::Anthropic, 400, numbers.as_bytes()), Some(Overflow::default()));
+    assert_eq!(detect_overflow(Format::Anthropic, 400, numbers.as_bytes()), Some(ContextOverflow::default()));
     let nested = format!("{}{}", "[".repeat(1 << 20), "]".repeat(1 << 20));
-    assert_eq!(overflow(Format::Anthropic, 400, nested.as_bytes()), None);
+    assert_eq!(detect_overflow(Format::Anthropic, 400, nested.as_bytes()), None);
     let events = "data: {\"error\":{\"message\":\"maximum context length is \"}}\n\n".repeat(50_000);
-    assert_eq!(overflow(Format::OpenaiChat, 200, events.as_bytes()), None);
+    assert_eq!(detect_overflow(Format::OpenaiChat, 200, events.as_bytes()), None);
 }
 
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(status in 200_u16..600, body in proptest::collection::vec(any::<u8>(), 0..200)) {
         for format in Format::ALL {
-            let _ = overflow(format, status, &body);
+            let _ = detect_overflow(format, status, &body);
         }
     }
 
     #[test]
     fn no_words_make_it_panic(status in 200_u16..600, text in r"(maximum context length is |prompt is too long: |[0-9,]{1,30}| tokens|data: |\n|[{}:é]){0,12}") {
         for format in Format::ALL {
-            let _ = overflow(format, status, text.as_bytes());
-            let _ = overflow(format, status, openai(&text, &text).as_bytes());
+            let _ = detect_overflow(format, status, text.as_bytes());
+            let _ = detect_overflow(format, status, openai(&text, &text).as_bytes());
         }
     }
 }

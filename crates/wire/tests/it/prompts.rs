@@ -7,13 +7,13 @@ use std::sync::{
 
 use epitome_core::{
     Tokens,
-    cost::{Extension, Layer, Prompt, extends},
-    meter::{Meter, Overhead},
+    cost::{CacheLayer, Prompt, RequestExtension, extends},
+    meter::{Meter, TokenOverhead},
     tokens::TokenCounter,
 };
 use epitome_wire::{
     Format, PromptMemo,
-    legality::Rules,
+    legality::ProviderRules,
     render::{RenderOptions, recount},
 };
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub(crate) fn memo() -> PromptMemo {
-    PromptMemo::new(Arc::new(Meter::new(Arc::new(Quarters), Overhead::default())))
+    PromptMemo::new(Arc::new(Meter::new(Arc::new(Quarters), TokenOverhead::default())))
 }
 
 fn sum(prompt: &Prompt) -> Tokens {
@@ -59,7 +59,7 @@ proptest! {
         let mut memo = memo();
         let context = cut(context(&events(&steps)), &cuts);
         for format in Format::ALL {
-            for rules in [Rules::default(), Rules::of(format)] {
+            for rules in [ProviderRules::default(), ProviderRules::of(format)] {
                 let options = RenderOptions { rules, ..RenderOptions::of(format) };
                 let body = format.render(&context, &options).unwrap().body;
                 let prompt = format.prompt(&body, &mut memo).unwrap();
@@ -79,8 +79,8 @@ proptest! {
             let plain = serde_json::from_str::<serde_json::Value>(&body).unwrap().to_string();
             let marked = marked(format, &plain);
             let (plain, marked) = (format.prompt(&plain, &mut memo()).unwrap(), format.prompt(&marked, &mut memo()).unwrap());
-            prop_assert_eq!(extends(&plain, &marked), Extension::Extends);
-            prop_assert_eq!(extends(&marked, &plain), Extension::Extends);
+            prop_assert_eq!(extends(&plain, &marked), RequestExtension::Extends);
+            prop_assert_eq!(extends(&marked, &plain), RequestExtension::Extends);
             prop_assert_eq!(sum(&plain), sum(&marked));
         }
     }
@@ -88,7 +88,7 @@ proptest! {
 
 #[test]
 fn recorded_requests_add_up_too() {
-    let overhead = Overhead { tools: Tokens(346), ..Overhead::default() };
+    let overhead = TokenOverhead { tools: Tokens(346), ..TokenOverhead::default() };
     for fixture in fixtures::requests() {
         let mut memo = PromptMemo::new(Arc::new(Meter::new(Arc::new(Quarters), overhead)));
         let prompt = fixture.format.prompt(&fixture.text, &mut memo).unwrap();
@@ -100,11 +100,11 @@ fn recorded_requests_add_up_too() {
 /// What each block of a request is: layer, whether it is a tool's, its lifetime.
 fn shown(format: Format, request: &str) -> String {
     let prompt = format.prompt(request, &mut memo()).unwrap();
-    let block = |block: &epitome_core::cost::Block| {
+    let block = |block: &epitome_core::cost::PromptBlock| {
         let layer = match block.layer {
-            Layer::Tools => "tools",
-            Layer::System => "system",
-            Layer::Messages => "messages",
+            CacheLayer::Tools => "tools",
+            CacheLayer::System => "system",
+            CacheLayer::Messages => "messages",
         };
         let tool = if block.tool { " tool" } else { "" };
         let kept = block.breakpoint.map_or_else(String::new, |seconds| format!(" kept {seconds} s"));
@@ -174,7 +174,7 @@ fn a_responses_request_begins_with_its_instructions() {
 }
 
 /// Whether the second request extends the first.
-fn check(format: Format, previous: &str, next: &str, expect: Extension) {
+fn check(format: Format, previous: &str, next: &str, expect: RequestExtension) {
     let mut memo = memo();
     let [previous, next] = [previous, next].map(|messages| {
         let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
@@ -191,47 +191,47 @@ fn a_string_is_the_block_it_stands_for() {
             format,
             string,
             r#"[{"role":"user","content":[{"type":"text","text":"a\u0062"}]}]"#,
-            Extension::Extends,
+            RequestExtension::Extends,
         );
         let escaped = r#"[{"role":"user","content":[{"type":"text","text":"ab"}]}]"#;
-        check(format, string, escaped, Extension::Differs { at: 0, layer: Layer::Messages });
+        check(format, string, escaped, RequestExtension::Differs { at: 0, layer: CacheLayer::Messages });
     }
     let format = Format::OpenaiResponses;
     check(
         format,
         r#""ab""#,
         r#"[{"role":"user","content":"ab"},{"role":"user","content":"c"}]"#,
-        Extension::Extends,
+        RequestExtension::Extends,
     );
     let string = r#"[{"type":"function_call_output","call_id":"a","output":"b"}]"#;
     let list = r#"[{"type":"function_call_output","call_id":"a","output":[{"type":"input_text","text":"b","prompt_cache_breakpoint":{"mode":"explicit"}}]}]"#;
-    check(format, string, list, Extension::Extends);
+    check(format, string, list, RequestExtension::Extends);
 }
 
 #[test]
 fn a_message_may_grow_where_its_provider_reads_blocks() {
     let one = r#"[{"role":"user","content":"a"}]"#;
     let grown = r#"[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]"#;
-    check(Format::Anthropic, one, grown, Extension::Extends);
-    check(Format::Anthropic, grown, one, Extension::Differs { at: 1, layer: Layer::Messages });
+    check(Format::Anthropic, one, grown, RequestExtension::Extends);
+    check(Format::Anthropic, grown, one, RequestExtension::Differs { at: 1, layer: CacheLayer::Messages });
 }
 
 #[test]
 fn what_moves_to_another_role_or_message_is_another() {
-    let at = |at, layer| Extension::Differs { at, layer };
+    let at = |at, layer| RequestExtension::Differs { at, layer };
     for format in Format::ALL {
         let (user, assistant) =
             (r#"[{"role":"user","content":"a"}]"#, r#"[{"role":"assistant","content":"a"}]"#);
-        check(format, user, assistant, at(0, Layer::Messages));
+        check(format, user, assistant, at(0, CacheLayer::Messages));
     }
     let called =
         |name: &str| format!(r#"[{{"role":"assistant","content":"a","tool_calls":[{{"id":"{name}"}}]}}]"#);
-    check(Format::OpenaiChat, &called("a"), &called("b"), at(0, Layer::Messages));
+    check(Format::OpenaiChat, &called("a"), &called("b"), at(0, CacheLayer::Messages));
     check(
         Format::OpenaiChat,
         r#"[{"role":"user","content":"a","name":"b"}]"#,
         r#"[{"role":"user","content":"a"}]"#,
-        at(0, Layer::Messages),
+        at(0, CacheLayer::Messages),
     );
 }
 
@@ -252,7 +252,7 @@ impl TokenCounter for Shown {
 #[test]
 fn a_session_that_grows_counts_each_text_once() {
     let counter = Arc::new(Shown(AtomicU64::new(0)));
-    let mut memo = PromptMemo::new(Arc::new(Meter::new(counter.clone(), Overhead::default())));
+    let mut memo = PromptMemo::new(Arc::new(Meter::new(counter.clone(), TokenOverhead::default())));
     let text = "0123456789".repeat(100);
     for format in Format::ALL {
         let before = counter.0.load(Ordering::Relaxed);

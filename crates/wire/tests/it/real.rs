@@ -12,16 +12,16 @@ use epitome_core::{
     Event, Fact, Tokens,
     budget::Budget,
     context::Context,
-    cost::{Extension, Prompt, extends},
+    cost::{Prompt, RequestExtension, extends},
     fit::fit,
-    pipeline::State,
+    pipeline::ReducerState,
     reducers::default_pipeline,
 };
 use epitome_wire::{
     Format,
-    legality::{Rule, Rules, check, check_against},
-    render::{Breakpoints, RenderOptions, settle_thinking},
-    transcripts::{Limits, Start, read},
+    legality::{ProviderRule, ProviderRules, check, check_against},
+    render::{CacheBreakpoints, RenderOptions, settle_thinking},
+    transcripts::{TranscriptLimits, TranscriptThreadStart, read},
 };
 
 use crate::{
@@ -70,11 +70,11 @@ fn try_session(events: Vec<Event>) -> usize {
     let mut rendered = 0;
     for share in [100, 50, 10] {
         let budget = Budget::new(Tokens(context.tokens().0 * share / 100));
-        let Ok(fitted) = fit(context.clone(), &budget, &default_pipeline(), State::default()) else {
+        let Ok(fitted) = fit(context.clone(), &budget, &default_pipeline(), ReducerState::default()) else {
             continue;
         };
         for format in Format::ALL {
-            render(format, &fitted.context, Rules::of(format));
+            render(format, &fitted.context, ProviderRules::of(format));
             rendered += 1;
         }
         try_bound_thinking(&context, fitted.context);
@@ -84,7 +84,7 @@ fn try_session(events: Vec<Event>) -> usize {
 
 /// The same for a model that binds its thinking to everything before it.
 fn try_bound_thinking(whole: &Context, reduced: Context) {
-    let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
+    let rules = ProviderRules::of(Format::Anthropic).with(ProviderRule::PreservedThinking);
     let Ok(sent) = settle_thinking(whole.clone(), whole, &rules, Tokens::MAX) else { return };
     let before = render(Format::Anthropic, &sent.context, rules.clone());
     if let Ok(settled) = settle_thinking(reduced, &sent.context, &rules, Tokens::MAX) {
@@ -98,7 +98,7 @@ fn try_bound_thinking(whole: &Context, reduced: Context) {
 /// The requests of a session as its agent sent them, up to each answer: every one begins with all of the one before, and
 /// with breakpoints Anthropic's cache has all of it. Gives back how many there were.
 fn grow(format: Format, events: &[Event]) -> usize {
-    let breakpoints = Breakpoints::Placed { most: 4, lifetime: 300 };
+    let breakpoints = CacheBreakpoints::Placed { most: 4, lifetime: 300 };
     let options = RenderOptions { breakpoints, ..RenderOptions::of(format) };
     let logged = logged(events.to_vec());
     let (mut cache, mut memo) = (Cache::default(), memo());
@@ -116,7 +116,7 @@ fn grow(format: Format, events: &[Event]) -> usize {
         let body = format.render(&context(&logged[..index]), &options).unwrap().body;
         assert!(check(format, &body, &options.rules).is_empty());
         let prompt = format.prompt(&body, &mut memo).unwrap();
-        assert_eq!(extends(&sent, &prompt), Extension::Extends, "{format}, event {index}");
+        assert_eq!(extends(&sent, &prompt), RequestExtension::Extends, "{format}, event {index}");
         let hit = cache.ask(&prompt);
         assert!(format != Format::Anthropic || hit == sent.blocks.len(), "{hit} of {}", sent.blocks.len());
         sent = prompt;
@@ -148,10 +148,10 @@ fn real_sessions_are_rendered_legally_to_every_format_at_every_budget() {
 fn sessions(data: &Path) -> impl Iterator<Item = Vec<Event>> {
     sample(data).into_iter().flat_map(|file| {
         let name = file.display().to_string();
-        let reading = read(&name, &fs::read(&file).unwrap(), &Limits::default()).unwrap();
+        let reading = read(&name, &fs::read(&file).unwrap(), &TranscriptLimits::default()).unwrap();
         let threads = reading.sessions.into_iter().flat_map(|session| session.threads);
         // A fork begins with its parent's events, which are tried there.
-        let whole = threads.filter(|thread| !matches!(thread.start, Start::Fork { .. }));
+        let whole = threads.filter(|thread| !matches!(thread.start, TranscriptThreadStart::Fork { .. }));
         whole.take(SESSIONS).map(|thread| thread.events.into_iter().take(EVENTS).collect())
     })
 }

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use epitome_core::{
-    Event, Fact, Part,
+    ContentPart, Event, Fact,
     client_text::{spans, user_words, user_words_of},
 };
-use epitome_wire::transcripts::{Limits, read};
+use epitome_wire::transcripts::{TranscriptLimits, read};
 
 use crate::real::data;
 
@@ -47,7 +47,7 @@ impl Letters {
     fn add(&mut self, event: &Event, file: &str) {
         let Fact::UserSaid { parts } = &event.fact else { return };
         for part in parts {
-            let Part::Text { text } = part else { continue };
+            let ContentPart::Text { text } = part else { continue };
             for span in spans(text) {
                 let letters = span.range.len();
                 match span.kind {
@@ -73,7 +73,7 @@ fn count(folder: &Path) -> Letters {
     files.sort();
     for file in files {
         let name = file.display().to_string();
-        let reading = read(&name, &fs::read(&file).unwrap(), &Limits::default()).unwrap();
+        let reading = read(&name, &fs::read(&file).unwrap(), &TranscriptLimits::default()).unwrap();
         let threads = reading.sessions.iter().flat_map(|session| &session.threads);
         threads.flat_map(|thread| &thread.events).for_each(|event| letters.add(event, &name));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use epitome_wire::{Format, recall::RECALL_TOOL};
+use epitome_wire::{Format, recall_tool::RECALL_TOOL};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 

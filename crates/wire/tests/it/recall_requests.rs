@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use epitome_wire::{
     Format,
-    legality::{Rules, check},
-    recall::{Edit, RECALL_TOOL, offer},
+    legality::{ProviderRules, check},
+    recall_tool::{BodyEdit, RECALL_TOOL, offer},
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -19,7 +19,7 @@ fn members(body: &str) -> Members {
 }
 
 /// The tool stands first, and everything else has the bytes it had.
-fn is_offered(body: &str, edit: &Edit) {
+fn is_offered(body: &str, edit: &BodyEdit) {
     let offered = edit.apply(body);
     let (before, mut after) = (members(body), members(&offered));
     let list = |members: &Members| -> Vec<Box<RawValue>> {
@@ -38,8 +38,10 @@ fn is_offered(body: &str, edit: &Edit) {
         members.iter().map(|(key, value)| (key.clone(), value.get().to_owned())).collect()
     };
     assert_eq!(text(&before), text(&after));
-    let undone =
-        Edit { at: edit.at.start..edit.at.start + edit.text.len(), text: body[edit.at.clone()].to_owned() };
+    let undone = BodyEdit {
+        at: edit.at.start..edit.at.start + edit.text.len(),
+        text: body[edit.at.clone()].to_owned(),
+    };
     assert_eq!(undone.apply(&offered), body);
 }
 
@@ -53,7 +55,7 @@ fn the_tool_is_offered_in_every_request_that_can_have_it() {
                 let offered = edit.apply(&fixture.text);
                 assert_eq!(offer(fixture.format, &fixture.text), Some(edit));
                 assert_eq!(offer(fixture.format, &offered), None);
-                let rules = Rules::of(fixture.format);
+                let rules = ProviderRules::of(fixture.format);
                 assert_eq!(
                     check(fixture.format, &offered, &rules),
                     check(fixture.format, &fixture.text, &rules)
@@ -128,7 +130,7 @@ fn the_definition_is_one_that_a_provider_takes() {
         let tools = members(&body)["tools"].get().to_owned();
         let event = format.say_tools(&tools).unwrap();
         assert!(
-            matches!(&event.fact.parts()[0], epitome_core::Part::Opaque { name, .. } if name == RECALL_TOOL)
+            matches!(&event.fact.parts()[0], epitome_core::ContentPart::Opaque { name, .. } if name == RECALL_TOOL)
         );
         assert!(tools.contains("\"handle\"") && tools.contains("\"query\""));
     }

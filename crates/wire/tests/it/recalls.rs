@@ -1,10 +1,10 @@
 //! Answers with calls of the recall tool: the client sees one answer, and no such call.
 
-use epitome_core::{Event, Fact, Part};
+use epitome_core::{ContentPart, Event, Fact};
 use epitome_wire::{
-    Ending, Format, StreamDecoder,
-    recall::{RECALL_TOOL, Splice, Verdict, joined},
-    seen::{Memo, Seen},
+    Format, StreamDecoder, StreamEnding,
+    incoming::{IncomingRequest, MessageMemo},
+    recall_tool::{RECALL_TOOL, RecallSplice, SpliceVerdict, client_events},
 };
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -24,10 +24,10 @@ enum How {
 impl How {
     const BOTH: [Self; 2] = [Self::Streamed, Self::Whole];
 
-    fn splice(self, format: Format) -> Splice {
+    fn splice(self, format: Format) -> RecallSplice {
         match self {
-            Self::Streamed => Splice::stream(format),
-            Self::Whole => Splice::whole(format),
+            Self::Streamed => RecallSplice::stream(format),
+            Self::Whole => RecallSplice::whole(format),
         }
     }
 
@@ -48,7 +48,7 @@ fn cut<'b>(bytes: &'b [u8], cuts: &[Index]) -> Vec<&'b [u8]> {
 }
 
 /// What a client sees of answers that continue each other, and what became of each.
-fn spliced(how: How, format: Format, answers: &[Answer], cuts: &[Index]) -> (String, Vec<Verdict>) {
+fn spliced(how: How, format: Format, answers: &[Answer], cuts: &[Index]) -> (String, Vec<SpliceVerdict>) {
     let (mut splice, mut seen, mut verdicts) = (how.splice(format), Vec::new(), Vec::new());
     for (index, answer) in answers.iter().enumerate() {
         if index > 0 {
@@ -62,14 +62,14 @@ fn spliced(how: How, format: Format, answers: &[Answer], cuts: &[Index]) -> (Str
     (String::from_utf8(seen).unwrap(), verdicts)
 }
 
-fn name(verdict: &Verdict) -> &'static str {
+fn name(verdict: &SpliceVerdict) -> &'static str {
     match verdict {
-        Verdict::Passed => "passed",
-        Verdict::Continued { .. } => "continued",
-        Verdict::Recall(_) => "recall",
-        Verdict::Mixed(_) => "mixed",
-        Verdict::LeftOut(_) => "left out",
-        Verdict::Exposed => "exposed",
+        SpliceVerdict::Passed => "passed",
+        SpliceVerdict::Continued { .. } => "continued",
+        SpliceVerdict::Recall(_) => "recall",
+        SpliceVerdict::Mixed(_) => "mixed",
+        SpliceVerdict::LeftOut(_) => "left out",
+        SpliceVerdict::Exposed => "exposed",
     }
 }
 
@@ -91,7 +91,7 @@ fn calls(events: &[Event]) -> Vec<String> {
 fn texts(events: &[Event]) -> String {
     let parts = events.iter().filter(|event| matches!(event.fact, Fact::AssistantSaid { .. }));
     let texts = parts.flat_map(|event| event.fact.parts()).filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
+        ContentPart::Text { text } => Some(text.as_str()),
         _ => None,
     });
     texts.collect()
@@ -156,7 +156,7 @@ fn is_one_answer(format: Format, stream: &str) {
 #[test]
 fn an_answer_without_a_recall_passes_byte_for_byte_as_it_comes() {
     for (stream, whole) in fixtures::streams() {
-        let mut splice = Splice::stream(stream.format);
+        let mut splice = RecallSplice::stream(stream.format);
         let (mut seen, mut came) = (Vec::new(), 0);
         // Whole events, however their lines end, are never waited with.
         for event in stream.text.split_inclusive("\n\n") {
@@ -166,17 +166,17 @@ fn an_answer_without_a_recall_passes_byte_for_byte_as_it_comes() {
                 assert_eq!(seen.len(), came, "{}", stream.name);
             }
         }
-        assert_eq!(splice.end(&mut seen), Verdict::Passed, "{}", stream.name);
+        assert_eq!(splice.end(&mut seen), SpliceVerdict::Passed, "{}", stream.name);
         assert_eq!(seen, stream.text.as_bytes(), "{}", stream.name);
         for size in [1, 2, 3, 7, 64] {
-            let (mut splice, mut seen) = (Splice::stream(stream.format), Vec::new());
+            let (mut splice, mut seen) = (RecallSplice::stream(stream.format), Vec::new());
             stream.text.as_bytes().chunks(size).for_each(|piece| splice.push(piece, &mut seen));
-            assert_eq!(splice.end(&mut seen), Verdict::Passed);
+            assert_eq!(splice.end(&mut seen), SpliceVerdict::Passed);
             assert_eq!(seen, stream.text.as_bytes(), "{} in pieces of {size}", stream.name);
         }
-        let (mut splice, mut seen) = (Splice::whole(stream.format), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::whole(stream.format), Vec::new());
         splice.push(whole.as_bytes(), &mut seen);
-        assert_eq!(splice.end(&mut seen), Verdict::Passed);
+        assert_eq!(splice.end(&mut seen), SpliceVerdict::Passed);
         assert_eq!(seen, whole.as_bytes());
     }
 }
@@ -238,7 +238,7 @@ proptest! {
         for how in How::BOTH {
             let (seen, verdicts) = spliced(how, format, std::slice::from_ref(&answer), &cuts);
             prop_assert_eq!(seen, how.bytes(format, &answer));
-            prop_assert_eq!(verdicts, [Verdict::Passed]);
+            prop_assert_eq!(verdicts, [SpliceVerdict::Passed]);
         }
     }
 
@@ -255,14 +255,14 @@ proptest! {
         let mut decoder = StreamDecoder::new(format);
         decoder.push(stream.as_bytes());
         let streamed = decoder.finish().unwrap();
-        prop_assert_eq!(streamed.ending, Ending::Complete);
+        prop_assert_eq!(streamed.ending, StreamEnding::Complete);
         prop_assert_eq!(texts(&streamed.events), expected_text(format, &answers));
         let last = answers.last().unwrap();
         prop_assert_eq!(calls(&streamed.events), last.calls());
 
         let (first, ends) = verdicts.split_at(answers.len() - 1);
         for (verdict, answer) in first.iter().zip(&answers) {
-            let Verdict::Recall(recalls) = verdict else { panic!("{verdict:?}") };
+            let SpliceVerdict::Recall(recalls) = verdict else { panic!("{verdict:?}") };
             let ids: Vec<String> = recalls.calls.iter().map(|call| call.id.0.clone()).collect();
             prop_assert_eq!(ids, answer.recalls());
             for call in &recalls.calls {
@@ -274,7 +274,7 @@ proptest! {
                 prop_assert_eq!(&one.fact, &other.fact);
             }
         }
-        let Verdict::Continued { answer: Some(_) } = &ends[0] else { panic!("{ends:?}") };
+        let SpliceVerdict::Continued { answer: Some(_) } = &ends[0] else { panic!("{ends:?}") };
     }
 
     #[test]
@@ -282,7 +282,7 @@ proptest! {
         let (stream, streamed) = spliced(How::Streamed, format, &answers, &cuts);
         let (whole, verdicts) = spliced(How::Whole, format, &answers, &cuts);
         prop_assert!(!whole.contains(RECALL_TOOL));
-        let (stream, whole) = (joined(format, stream.as_bytes()).unwrap(), joined(format, whole.as_bytes()).unwrap());
+        let (stream, whole) = (client_events(format, stream.as_bytes()).unwrap(), client_events(format, whole.as_bytes()).unwrap());
         prop_assert_eq!(stream.len(), whole.len());
         for (one, other) in stream.iter().zip(&whole) {
             prop_assert_eq!(&one.fact, &other.fact);
@@ -299,9 +299,9 @@ proptest! {
         let (stream, _) = spliced(How::Streamed, format, &answers, &cuts);
         let (whole, _) = spliced(How::Whole, format, &answers, &cuts);
         let known: Vec<_> =
-            joined(format, stream.as_bytes()).unwrap().iter().filter_map(|event| event.normal).collect();
+            client_events(format, stream.as_bytes()).unwrap().iter().filter_map(|event| event.normal).collect();
         let request = echo(format, &whole);
-        let seen = Seen::read(format, &request, &Memo::new(100)).unwrap();
+        let seen = IncomingRequest::read(format, &request, &MessageMemo::new(100)).unwrap();
         let sent: Vec<_> = seen.units().iter().skip(1).map(|unit| unit.digest).collect();
         prop_assert_eq!(known, sent);
     }
@@ -319,10 +319,10 @@ proptest! {
             if how == How::Streamed {
                 is_one_answer(format, &seen);
             }
-            let events = joined(format, seen.as_bytes()).unwrap();
+            let events = client_events(format, seen.as_bytes()).unwrap();
             prop_assert_eq!(calls(&events), answer.calls());
             prop_assert_eq!(texts(&events), answer.text());
-            let [Verdict::Mixed(recalls)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
+            let [SpliceVerdict::Mixed(recalls)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
             let ids: Vec<String> = recalls.calls.iter().map(|call| call.id.0.clone()).collect();
             prop_assert_eq!(ids, answer.recalls());
             prop_assert_eq!(calls(&format.decode_response(&recalls.answer).unwrap()).len(), answer.calls().len() + answer.recalls().len());
@@ -335,11 +335,11 @@ proptest! {
     ) {
         let stream = answers[0].stream(format);
         let end = end.index(stream.len());
-        let (mut splice, mut seen) = (Splice::stream(format), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::stream(format), Vec::new());
         splice.push(&stream.as_bytes()[..end], &mut seen);
         let verdict = splice.end(&mut seen);
         let shown = String::from_utf8_lossy(&seen).into_owned();
-        prop_assert!(matches!(verdict, Verdict::Passed | Verdict::LeftOut(_) | Verdict::Recall(_)), "{:?}", verdict);
+        prop_assert!(matches!(verdict, SpliceVerdict::Passed | SpliceVerdict::LeftOut(_) | SpliceVerdict::Recall(_)), "{:?}", verdict);
         // Half an event of an answer that was passed so far is passed as well; nobody can read it.
         let whole_events: Vec<&str> = shown.split_inclusive("\n\n").filter(|event| event.ends_with("\n\n")).collect();
         prop_assert!(!whole_events.concat().contains(RECALL_TOOL));
@@ -351,17 +351,17 @@ proptest! {
         stream in "(data: (\\{\"type\":\"(message_delta|content_block_start|response\\.completed)\"(,\"index\":[0-9]{1,20})?\\}|[\\[\\]{}\",:a-z0-9]{0,12}|\\[DONE\\])|:c|event: e|\r\n|\n|\r){0,30}",
         cuts in cuts(),
     ) {
-        let (mut splice, mut seen) = (Splice::stream(format), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::stream(format), Vec::new());
         for piece in cut(stream.as_bytes(), &cuts) {
             splice.push(piece, &mut seen);
         }
-        prop_assert_eq!(splice.end(&mut seen), Verdict::Passed);
+        prop_assert_eq!(splice.end(&mut seen), SpliceVerdict::Passed);
         prop_assert_eq!(String::from_utf8(seen).unwrap(), &*stream);
-        let (mut splice, mut seen) = (Splice::whole(format), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::whole(format), Vec::new());
         for piece in cut(stream.as_bytes(), &cuts) {
             splice.push(piece, &mut seen);
         }
-        prop_assert_eq!(splice.end(&mut seen), Verdict::Passed);
+        prop_assert_eq!(splice.end(&mut seen), SpliceVerdict::Passed);
         prop_assert_eq!(String::from_utf8(seen).unwrap(), stream);
     }
 }
@@ -374,7 +374,7 @@ fn an_answer_that_reached_its_limit_is_not_answered() {
             let (seen, verdicts) = spliced(how, format, &[cut_off], &[]);
             assert_eq!(name(&verdicts[0]), "left out", "{format}");
             assert!(!seen.contains(RECALL_TOOL), "{format} {seen}");
-            let events = joined(format, seen.as_bytes()).unwrap();
+            let events = client_events(format, seen.as_bytes()).unwrap();
             assert_eq!((texts(&events).as_str(), calls(&events).len()), ("Well, ", 0));
         }
     }
@@ -385,9 +385,9 @@ fn text_passes_while_a_call_is_withheld_and_so_do_signs_of_life() {
     for format in Format::ALL {
         let stream = answer("a", [text("One moment."), recall("r")]).stream(format);
         let (head, tail) = stream.split_at(stream.find(RECALL_TOOL).unwrap());
-        let (mut splice, mut seen) = (Splice::stream(format), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::stream(format), Vec::new());
         splice.push(head.as_bytes(), &mut seen);
-        assert_eq!(texts(&joined(format, &seen).unwrap()), "One moment.");
+        assert_eq!(texts(&client_events(format, &seen).unwrap()), "One moment.");
         let before = seen.len();
         splice.push(tail.as_bytes(), &mut seen);
         let pings = seen[before..].to_vec();
@@ -414,7 +414,7 @@ fn the_last_answer_says_what_was_used() {
                 "usage": {"output_tokens": 5}}),
         )
     };
-    let (mut splice, mut seen) = (Splice::stream(Format::Anthropic), Vec::new());
+    let (mut splice, mut seen) = (RecallSplice::stream(Format::Anthropic), Vec::new());
     splice.push(used(1).as_bytes(), &mut seen);
     assert_eq!(name(&splice.end(&mut seen)), "recall");
     splice.continue_with();
@@ -430,7 +430,7 @@ fn a_chunk_that_holds_everything_at_once_is_parted() {
     let ours = json!({"index": 0, "id": "r", "function": {"name": RECALL_TOOL, "arguments": "{}"}});
     let theirs = json!({"index": 1, "id": "c", "function": {"name": "read", "arguments": "{}"}});
     let check = |delta: Value, verdict: &str, expect: &[Value]| {
-        let (mut splice, mut seen) = (Splice::stream(Format::OpenaiChat), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::stream(Format::OpenaiChat), Vec::new());
         let stream = format!("data: {}\n\ndata: [DONE]\n\n", chunk(delta, json!("tool_calls")));
         splice.push(stream.as_bytes(), &mut seen);
         assert_eq!(name(&splice.end(&mut seen)), verdict);
@@ -458,7 +458,7 @@ fn however_its_lines_end_a_stream_is_spliced() {
         let (plain, _) = spliced(How::Streamed, format, &answers, &[]);
         for ending in ["\r\n", "\r"] {
             for size in [1, 2, 3, 1_000] {
-                let (mut splice, mut seen) = (Splice::stream(format), Vec::new());
+                let (mut splice, mut seen) = (RecallSplice::stream(format), Vec::new());
                 for (index, answer) in answers.iter().enumerate() {
                     if index > 0 {
                         splice.continue_with();
@@ -486,7 +486,7 @@ fn a_server_that_says_no_reason_has_still_ended() {
         json!({"id": "a", "choices": [{"index": 0, "delta": {"tool_calls": [{"function": {"arguments": ""}}]}}]}),
     );
     let check = |stream: &str, verdict: &str| {
-        let (mut splice, mut seen) = (Splice::stream(Format::OpenaiChat), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::stream(Format::OpenaiChat), Vec::new());
         splice.push(stream.as_bytes(), &mut seen);
         assert_eq!(name(&splice.end(&mut seen)), verdict);
         assert!(seen.is_empty());
@@ -500,10 +500,10 @@ fn what_is_too_large_to_withhold_is_shown_after_all() {
     for format in Format::ALL {
         let asked = answer("a", [text("Hm."), recall("r"), call("c")]);
         let stream = asked.stream(format);
-        let (mut splice, mut seen) = (Splice::stream(format).with_limits(100, 1 << 20), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::stream(format).with_limits(100, 1 << 20), Vec::new());
         stream.as_bytes().chunks(5).for_each(|piece| splice.push(piece, &mut seen));
-        assert_eq!(splice.end(&mut seen), Verdict::Exposed);
-        let events = joined(format, &seen).unwrap();
+        assert_eq!(splice.end(&mut seen), SpliceVerdict::Exposed);
+        let events = client_events(format, &seen).unwrap();
         assert_eq!(texts(&events), "Hm.");
         let mut ids = calls(&events);
         ids.sort();
@@ -514,7 +514,7 @@ fn what_is_too_large_to_withhold_is_shown_after_all() {
             let bytes = how.bytes(format, &asked);
             let (mut splice, mut seen) = (how.splice(format).with_limits(1 << 20, 60), Vec::new());
             bytes.as_bytes().chunks(5).for_each(|piece| splice.push(piece, &mut seen));
-            assert_eq!(splice.end(&mut seen), Verdict::Exposed);
+            assert_eq!(splice.end(&mut seen), SpliceVerdict::Exposed);
             assert_eq!(String::from_utf8(seen).unwrap(), bytes, "{format}");
         }
     }
@@ -524,7 +524,7 @@ fn what_is_too_large_to_withhold_is_shown_after_all() {
 fn a_continuation_that_fails_is_told_as_the_provider_would() {
     for format in Format::ALL {
         let recalls = answer("a", [text("One moment."), recall("r")]);
-        let (mut splice, mut seen) = (Splice::stream(format), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::stream(format), Vec::new());
         splice.push(recalls.stream(format).as_bytes(), &mut seen);
         assert_eq!(name(&splice.end(&mut seen)), "recall");
         let passed = seen.len();
@@ -533,7 +533,7 @@ fn a_continuation_that_fails_is_told_as_the_provider_would() {
         let mut decoder = StreamDecoder::new(format);
         decoder.push(&seen);
         let streamed = decoder.finish().unwrap();
-        assert_eq!(streamed.ending, Ending::Failed("the provider \"is gone\"".into()), "{format}");
+        assert_eq!(streamed.ending, StreamEnding::Failed("the provider \"is gone\"".into()), "{format}");
         assert_eq!(texts(&streamed.events), "One moment.");
 
         // In the middle of the next answer, in the middle of an event.
@@ -544,11 +544,11 @@ fn a_continuation_that_fails_is_told_as_the_provider_would() {
         let failed = String::from_utf8(failed).unwrap();
         assert_eq!(payloads(&failed).len(), 1, "{failed}");
 
-        let mut splice = Splice::whole(format);
+        let mut splice = RecallSplice::whole(format);
         let error = splice.fail("gone");
         assert!(format.decode_response(&String::from_utf8(error).unwrap()).is_err());
     }
-    let (mut splice, mut seen) = (Splice::stream(Format::OpenaiResponses), Vec::new());
+    let (mut splice, mut seen) = (RecallSplice::stream(Format::OpenaiResponses), Vec::new());
     splice.push(answer("a", [recall("r")]).stream(Format::OpenaiResponses).as_bytes(), &mut seen);
     splice.end(&mut seen);
     let failed = payloads(&String::from_utf8(splice.fail("gone")).unwrap()).remove(0);
@@ -568,7 +568,7 @@ fn a_chat_answer_keeps_its_parts_when_two_are_one() {
     let check = |first: Value, last: Value, expect: Value| {
         let mut first = first;
         first["tool_calls"] = json!([ours]);
-        let (mut splice, mut seen) = (Splice::whole(Format::OpenaiChat), Vec::new());
+        let (mut splice, mut seen) = (RecallSplice::whole(Format::OpenaiChat), Vec::new());
         splice.push(message("a", first, "tool_calls").as_bytes(), &mut seen);
         assert_eq!(name(&splice.end(&mut seen)), "recall");
         splice.continue_with();
@@ -602,7 +602,7 @@ fn every_piece_of_an_answer_is_generated() {
     let made = answer("a", [Made::Thinking("x".into()), text("y"), recall("r"), call("c")]);
     for format in Format::ALL {
         let whole = format.decode_response(&made.whole(format)).unwrap();
-        let streamed = format.answer_stream(made.stream(format).as_bytes()).unwrap();
+        let streamed = format.read_answer_stream(made.stream(format).as_bytes()).unwrap();
         let facts = |events: &[Event]| events.iter().map(|event| event.fact.clone()).collect::<Vec<_>>();
         assert_eq!(facts(&streamed.events), facts(&whole), "{format}");
         assert_eq!(streamed.calls.len(), 2);

@@ -4,22 +4,22 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Event, Fact, Logged, Part, Seq,
+    ContentPart, Event, Fact, LoggedEvent, Seq,
     budget::Budget,
-    context::{Content, Context, Edit, Fidelity, Message, Names, Segment, Tier},
-    event::{Compaction, Instruction, Summary, ToolCall, ToolResult, Trigger},
+    context::{Context, ContextMessage, EventNaming, Fidelity, Segment, SegmentContent, SegmentEdit, Tier},
+    event::{Compaction, CompactionTrigger, InstructionKind, Summary, ToolCall, ToolResult},
     fit::fit,
-    meter::{Meter, Overhead},
-    pipeline::State,
-    policy::Shape,
-    project::{Line, project},
+    meter::{Meter, TokenOverhead},
+    pipeline::ReducerState,
+    policy::SummaryShape,
+    projection::{EventLine, project},
     reducers::default_pipeline,
     tokens::Tokens,
 };
 use epitome_wire::{
     Format, anthropic,
-    legality::{Rule, Rules, check, check_against},
-    render::{BoundThinking, RenderError, RenderOptions, Rendered, recount, settle_thinking},
+    legality::{ProviderRule, ProviderRules, check, check_against},
+    render::{BoundThinkingError, RenderError, RenderOptions, RenderedRequest, recount, settle_thinking},
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Renders, and checks what holds for every rendered request.
-pub(crate) fn render(format: Format, context: &Context, rules: Rules) -> String {
+pub(crate) fn render(format: Format, context: &Context, rules: ProviderRules) -> String {
     let options = RenderOptions { rules, ..RenderOptions::of(format) };
     let rendered = legal_and_paid(format, context, &options);
     assert_eq!(format.render(context, &options).unwrap(), rendered, "the same twice");
@@ -38,7 +38,7 @@ pub(crate) fn render(format: Format, context: &Context, rules: Rules) -> String 
         let json = &rendered.body[message.bytes.clone()];
         assert!(serde_json::from_str::<&RawValue>(json).is_ok(), "{json}");
     }
-    let told = RenderOptions { summary: Shape::QuestionAndAnswer, ..options };
+    let told = RenderOptions { summary: SummaryShape::QuestionAndAnswer, ..options };
     legal_and_paid(format, context, &told);
     thinking_keeps_its_bytes(format, context, &rendered.body);
     questions_keep_their_bytes(format, context, &rendered.body);
@@ -46,7 +46,7 @@ pub(crate) fn render(format: Format, context: &Context, rules: Rules) -> String 
 }
 
 /// Renders what its provider takes and its context pays for.
-fn legal_and_paid(format: Format, context: &Context, options: &RenderOptions) -> Rendered {
+fn legal_and_paid(format: Format, context: &Context, options: &RenderOptions) -> RenderedRequest {
     let rendered = format.render(context, options).unwrap();
     let found = check(format, &rendered.body, &options.rules);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -83,7 +83,7 @@ fn thinking_keeps_its_bytes(format: Format, context: &Context, body: &str) {
     };
     let came = |thought: &str| {
         context.messages().any(|message| match message {
-            Message::Answer(answer) => {
+            ContextMessage::Answer(answer) => {
                 answer.fragments.iter().any(|fragment| fragment.event.event.raw.json.contains(thought))
             }
             _ => false,
@@ -97,13 +97,13 @@ fn thinking_keeps_its_bytes(format: Format, context: &Context, body: &str) {
 /// What a user said in this format, and nobody touched, is in the request with its bytes.
 fn questions_keep_their_bytes(format: Format, context: &Context, body: &str) {
     for message in context.messages() {
-        if let Message::User { event, content: Content::AsSent, .. } = message
+        if let ContextMessage::User { event, content: SegmentContent::AsSent, .. } = message
             && event.event.raw.dialect == format.dialect()
             && let Fact::UserSaid { parts } = &event.event.fact
         {
             if format == Format::Anthropic {
                 for part in parts {
-                    if let Part::Text { text } = part
+                    if let ContentPart::Text { text } = part
                         && !text.trim().is_empty()
                     {
                         let literal = serde_json::to_string(text).unwrap();
@@ -122,8 +122,11 @@ fn questions_keep_their_bytes(format: Format, context: &Context, body: &str) {
 }
 
 /// What a model may demand beyond its provider.
-fn strict(format: Format) -> Rules {
-    Rules::of(format).with(Rule::PrefillRefused).with(Rule::FirstIsUser).with(Rule::ReasoningReturned)
+fn strict(format: Format) -> ProviderRules {
+    ProviderRules::of(format)
+        .with(ProviderRule::PrefillRefused)
+        .with(ProviderRule::FirstIsUser)
+        .with(ProviderRule::ReasoningReturned)
 }
 
 proptest! {
@@ -131,9 +134,9 @@ proptest! {
     fn every_context_is_rendered_legally_and_within_its_count(steps in history(24)) {
         let context = context(&events(&steps));
         for format in Format::ALL {
-            render(format, &context, Rules::of(format));
+            render(format, &context, ProviderRules::of(format));
             render(format, &context, strict(format));
-            render(format, &context, Rules::default());
+            render(format, &context, ProviderRules::default());
         }
     }
 
@@ -149,9 +152,9 @@ proptest! {
     fn so_is_one_that_was_reduced_to_a_budget(steps in history(24), share in 1..100_u64) {
         let context = context(&events(&steps));
         let ceiling = Tokens(context.tokens().0 * share / 100);
-        if let Ok(fitted) = fit(context, &Budget::new(ceiling), &default_pipeline(), State::default()) {
+        if let Ok(fitted) = fit(context, &Budget::new(ceiling), &default_pipeline(), ReducerState::default()) {
             for format in Format::ALL {
-                let body = render(format, &fitted.context, Rules::of(format));
+                let body = render(format, &fitted.context, ProviderRules::of(format));
                 prop_assert!(recount(format, &body, fitted.context.meter()).unwrap() <= ceiling);
             }
         }
@@ -159,18 +162,18 @@ proptest! {
 
     #[test]
     fn thinking_that_is_bound_goes_with_what_it_is_bound_to(steps in history(24), cuts in cuts()) {
-        let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
+        let rules = ProviderRules::of(Format::Anthropic).with(ProviderRule::PreservedThinking);
         let sent = context(&events(&steps));
         // Begin with thinking that is valid: a context that stands on a summary keeps none from before it.
-        let sent = settle_thinking(sent.clone(), &sent, &rules.clone().without(Rule::ThinkingStaysInOpenLoop), Tokens::MAX).unwrap().context;
+        let sent = settle_thinking(sent.clone(), &sent, &rules.clone().without(ProviderRule::ThinkingStaysInOpenLoop), Tokens::MAX).unwrap().context;
         let before = render(Format::Anthropic, &sent, rules.clone());
         let reduced = cut(sent.clone(), &cuts);
         let accounted = reduced.accounted();
         if let Ok(settled) = settle_thinking(reduced, &sent, &rules, Tokens::MAX) {
-            prop_assert_eq!(settled.context.fault(), None);
+            prop_assert_eq!(settled.context.find_inconsistency(), None);
             prop_assert_eq!(settled.context.accounted(), accounted);
             let after = render(Format::Anthropic, &settled.context, rules.clone());
-            let without_loops = rules.clone().without(Rule::ThinkingStaysInOpenLoop);
+            let without_loops = rules.clone().without(ProviderRule::ThinkingStaysInOpenLoop);
             let found = check_against(Format::Anthropic, &before, &after, &without_loops);
             prop_assert!(found.is_empty(), "{:#?}\n{}\n{}", found, before, after);
         }
@@ -178,7 +181,7 @@ proptest! {
 
     #[test]
     fn an_open_loop_keeps_its_thinking_or_is_told_again(steps in history(24), (decisions, folds) in cuts()) {
-        let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
+        let rules = ProviderRules::of(Format::Anthropic).with(ProviderRule::PreservedThinking);
         let sent = context(&events(&steps));
         let Ok(sent) = settle_thinking(sent.clone(), &sent, &rules, Tokens::MAX) else { return Ok(()) };
         let before = render(Format::Anthropic, &sent.context, rules.clone());
@@ -210,7 +213,7 @@ proptest! {
         for format in Format::ALL {
             for body in [&text, &other] {
                 let _ = check(format, body, &strict(format));
-                let _ = check_against(format, body, &other, &strict(format).with(Rule::PreservedThinking));
+                let _ = check_against(format, body, &other, &strict(format).with(ProviderRule::PreservedThinking));
                 let _ = recount(format, body, &meter);
             }
         }
@@ -218,7 +221,7 @@ proptest! {
 }
 
 /// A request as a context: what a gateway does with it.
-fn of_request(format: Format, request: &str) -> (Vec<Arc<Logged>>, Context) {
+fn of_request(format: Format, request: &str) -> (Vec<Arc<LoggedEvent>>, Context) {
     let events = logged(format.decode_request(request).unwrap());
     let context = context(&events);
     (events, context)
@@ -229,7 +232,7 @@ fn a_request_that_is_legal_leaves_as_it_came() {
     let mut same = 0;
     for fixture in fixtures::requests() {
         let (_, context) = of_request(fixture.format, &fixture.text);
-        let rules = Rules::of(fixture.format);
+        let rules = ProviderRules::of(fixture.format);
         let Ok(rendered) = fixture.format.render(&context, &RenderOptions::of(fixture.format)) else {
             assert!(fixture.text.contains("previous_response_id"), "{}", fixture.name);
             continue;
@@ -247,7 +250,7 @@ fn a_request_that_is_legal_leaves_as_it_came() {
         }
         render(fixture.format, &context, rules);
         for format in Format::ALL {
-            render(format, &context, Rules::of(format));
+            render(format, &context, ProviderRules::of(format));
         }
     }
     assert!(same >= 4, "only {same} fixtures are legal");
@@ -260,7 +263,7 @@ fn a_recount_finds_everything_that_was_counted() {
     for format in Format::ALL {
         let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
         let (_, context) = of_request(format, &format!(r#"{{"{key}":[{}]}}"#, said.join(",")));
-        let body = render(format, &context, Rules::of(format));
+        let body = render(format, &context, ProviderRules::of(format));
         let settings = context.meter().overhead().message;
         let spare = context.meter().overhead().request.0 - 3 + settings.0;
         assert_eq!(
@@ -330,13 +333,13 @@ fn an_answer_that_lost_its_reasoning_keeps_a_place_for_it() {
         format!(r#"{{"messages":[{user},{},{}]}}"#, said("a", first), said("b", second))
     };
     let hm = r#""reasoning_content":"hm","#;
-    let rules = || Rules::default().with(Rule::ReasoningReturned);
+    let rules = || ProviderRules::default().with(ProviderRule::ReasoningReturned);
     let (_, whole) = of_request(Format::OpenaiChat, &request(hm, hm));
     assert_eq!(render(Format::OpenaiChat, &whole, rules()), request(hm, hm));
     let mut met = 0;
     let cut = whole.edit("test", |_, segment| {
         met += usize::from(segment.tier() == Tier::Reasoning);
-        if segment.tier() == Tier::Reasoning && met == 1 { Edit::Drop } else { Edit::Keep }
+        if segment.tier() == Tier::Reasoning && met == 1 { SegmentEdit::Drop } else { SegmentEdit::Keep }
     });
     let body = render(Format::OpenaiChat, &cut, rules());
     assert!(body.contains("\"reasoning_content\":\"\"") && body.contains(hm), "{body}");
@@ -354,7 +357,7 @@ fn a_history_on_the_providers_side_is_not_rendered() {
     let (_, context) = of_request(Format::OpenaiResponses, request);
     let refused = Format::OpenaiResponses.render(&context, &RenderOptions::of(Format::OpenaiResponses));
     assert!(matches!(refused, Err(RenderError::RemoteHistory { setting: "previous_response_id" })));
-    assert!(check(Format::OpenaiResponses, request, &Rules::default()).is_empty());
+    assert!(check(Format::OpenaiResponses, request, &ProviderRules::default()).is_empty());
 }
 
 #[test]
@@ -364,7 +367,7 @@ fn a_context_of_nothing_is_still_a_request() {
     }
     let (_, only_system) = of_request(Format::Anthropic, r#"{"system":"s","messages":[]}"#);
     assert_eq!(
-        render(Format::Anthropic, &only_system, Rules::of(Format::Anthropic)),
+        render(Format::Anthropic, &only_system, ProviderRules::of(Format::Anthropic)),
         r#"{"system":"s","messages":[{"role":"user","content":[{"type":"text","text":"(continued)"}]}]}"#
     );
 }
@@ -379,7 +382,10 @@ fn every_message_says_which_events_it_stands_for() {
     for event in &events {
         let apart = matches!(
             &event.event.fact,
-            Fact::Instructed { what: Instruction::Settings | Instruction::System | Instruction::Tools, .. }
+            Fact::Instructed {
+                what: InstructionKind::Settings | InstructionKind::System | InstructionKind::Tools,
+                ..
+            }
         );
         assert_eq!(stands_for.contains(event.id.seq), !apart, "{:?}", event.event.fact);
     }
@@ -410,12 +416,16 @@ fn without_result(context: Context, answer: usize) -> Context {
     let calls: Vec<usize> =
         (0..context.segments().len()).filter(|index| context.segments()[*index].call().is_some()).collect();
     context.edit("test", |index, _| {
-        if index == calls[answer] { Edit::line("[gone]".into(), Fidelity::Stub) } else { Edit::Keep }
+        if index == calls[answer] {
+            SegmentEdit::line("[gone]".into(), Fidelity::Stub)
+        } else {
+            SegmentEdit::Keep
+        }
     })
 }
 
-fn preserved() -> Rules {
-    Rules::of(Format::Anthropic).with(Rule::PreservedThinking)
+fn preserved() -> ProviderRules {
+    ProviderRules::of(Format::Anthropic).with(ProviderRule::PreservedThinking)
 }
 
 fn thoughts(body: &str) -> Vec<&str> {
@@ -444,12 +454,16 @@ fn a_change_before_an_open_loop_tells_the_loop_again() {
     let told = &body[told..].replace(&"0123456789".repeat(40), "RESULT");
     insta::assert_snapshot!(told, @r#"[What you have done so far, told again:]\nLet me see.\n[read {\"path\":\"b\"}]\nRESULT\nContinue."}]}]}"#);
     // A provider that does not bind thinking lets it stay.
-    let free =
-        settle_thinking(without_result(sent.clone(), 0), &sent, &Rules::of(Format::Anthropic), Tokens::MAX)
-            .unwrap();
+    let free = settle_thinking(
+        without_result(sent.clone(), 0),
+        &sent,
+        &ProviderRules::of(Format::Anthropic),
+        Tokens::MAX,
+    )
+    .unwrap();
     assert_eq!(free.stripped, 0);
     // One that does without it in open loops needs no telling.
-    let rules = preserved().without(Rule::ThinkingStaysInOpenLoop);
+    let rules = preserved().without(ProviderRule::ThinkingStaysInOpenLoop);
     let stripped = settle_thinking(without_result(sent.clone(), 0), &sent, &rules, Tokens::MAX).unwrap();
     assert_eq!((stripped.stripped, stripped.retold), (2, false));
 }
@@ -459,13 +473,13 @@ fn a_loop_that_there_is_no_room_to_tell_again_is_refused_with_the_numbers() {
     let request = r#"{"messages":[{"role":"user","content":"a long first message that will be cut down to nothing"},
         {"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"1"},{"type":"tool_use","id":"a","name":"t","input":{}}]},
         {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":""}]}]}"#;
-    let wrapped = Overhead { message: Tokens(0), call: Tokens(0), ..Overhead::default() };
+    let wrapped = TokenOverhead { message: Tokens(0), call: Tokens(0), ..TokenOverhead::default() };
     let meter = Arc::new(Meter::new(Arc::new(Quarters), wrapped));
-    let line = Line::new(logged(Format::Anthropic.decode_request(request).unwrap()));
-    let tight = project(&line, meter, Names::Messages);
+    let line = EventLine::new(logged(Format::Anthropic.decode_request(request).unwrap()));
+    let tight = project(&line, meter, EventNaming::Messages);
     let cut = |context: &Context| {
         context.clone().edit("test", |_, segment| {
-            if segment.is_user() { Edit::line("x".into(), Fidelity::Stub) } else { Edit::Keep }
+            if segment.is_user() { SegmentEdit::line("x".into(), Fidelity::Stub) } else { SegmentEdit::Keep }
         })
     };
     let told = settle_thinking(cut(&tight), &tight, &preserved(), Tokens::MAX).unwrap();
@@ -473,7 +487,7 @@ fn a_loop_that_there_is_no_room_to_tell_again_is_refused_with_the_numbers() {
     assert!(told.retold && needed > cut(&tight).tokens(), "{needed}");
     let ceiling = Tokens(needed.0 - 1);
     let refused = settle_thinking(cut(&tight), &tight, &preserved(), ceiling).unwrap_err();
-    assert_eq!(refused, BoundThinking { thinking: 1, needed, ceiling });
+    assert_eq!(refused, BoundThinkingError { thinking: 1, needed, ceiling });
     assert!(refused.to_string().contains("choose a larger budget"), "{refused}");
 }
 
@@ -481,10 +495,12 @@ fn a_loop_that_there_is_no_room_to_tell_again_is_refused_with_the_numbers() {
 fn an_answer_that_ends_in_white_space_is_not_what_a_request_ends_with() {
     let answer = r#"{"role":"assistant","content":"It is \n"}"#;
     let request = format!(r#"{{"messages":[{{"role":"user","content":"Go."}},{answer}]}}"#);
-    let body = render(Format::Anthropic, &of_request(Format::Anthropic, &request).1, Rules::default());
+    let body =
+        render(Format::Anthropic, &of_request(Format::Anthropic, &request).1, ProviderRules::default());
     assert!(body.contains(answer) && body.contains("Continue."), "{body}");
     let request = request.replace(" \\n", "");
-    let body = render(Format::Anthropic, &of_request(Format::Anthropic, &request).1, Rules::default());
+    let body =
+        render(Format::Anthropic, &of_request(Format::Anthropic, &request).1, ProviderRules::default());
     assert!(!body.contains("Continue."), "{body}");
 }
 
@@ -494,12 +510,12 @@ fn of_an_edited_message_only_the_edited_parts_are_written_afresh() {
     let check = |format: Format, request: &str, expect: &str| {
         let context = of_request(format, request).1.edit("test", |_, segment| {
             let parts = segment.shown().unwrap_or_default().iter().map(|part| match part {
-                Part::Media(_) => Part::text("[an image]"),
+                ContentPart::Media(_) => ContentPart::text("[an image]"),
                 other => other.clone(),
             });
-            Edit::Replace { parts: parts.collect(), fidelity: Fidelity::Cut }
+            SegmentEdit::Replace { parts: parts.collect(), fidelity: Fidelity::Cut }
         });
-        assert_eq!(render(format, &context, Rules::of(format)), expect);
+        assert_eq!(render(format, &context, ProviderRules::of(format)), expect);
     };
     let url = "https://example.org/cat.png";
     check(
@@ -530,9 +546,13 @@ fn of_an_edited_message_only_the_edited_parts_are_written_afresh() {
 fn of_an_answer_the_parts_that_stay_keep_their_bytes() {
     let check = |format: Format, request: &str, expect: &str| {
         let context = of_request(format, request).1.edit("test", |_, segment| {
-            if segment.call().is_some_and(|call| call.id.0 == "a") { Edit::Drop } else { Edit::Keep }
+            if segment.call().is_some_and(|call| call.id.0 == "a") {
+                SegmentEdit::Drop
+            } else {
+                SegmentEdit::Keep
+            }
         });
-        assert_eq!(render(format, &context, Rules::default()), expect);
+        assert_eq!(render(format, &context, ProviderRules::default()), expect);
     };
     check(
         Format::Anthropic,
@@ -570,11 +590,11 @@ fn of_an_answer_the_parts_that_stay_keep_their_bytes() {
 #[test]
 fn an_item_that_lost_its_reasoning_loses_the_id_that_asks_for_it() {
     let request = r#"{"input":[{"role":"user","content":"u"},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"a"}]}]}"#;
-    let context = of_request(Format::OpenaiResponses, request)
-        .1
-        .edit("test", |_, segment| if segment.tier() == Tier::Reasoning { Edit::Drop } else { Edit::Keep });
+    let context = of_request(Format::OpenaiResponses, request).1.edit("test", |_, segment| {
+        if segment.tier() == Tier::Reasoning { SegmentEdit::Drop } else { SegmentEdit::Keep }
+    });
     assert_eq!(
-        render(Format::OpenaiResponses, &context, Rules::default()),
+        render(Format::OpenaiResponses, &context, ProviderRules::default()),
         r#"{"input":[{"role":"user","content":"u"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}]}"#
     );
 }
@@ -582,25 +602,25 @@ fn an_item_that_lost_its_reasoning_loses_the_id_that_asks_for_it() {
 #[test]
 fn ids_that_others_use_again_are_told_apart() {
     let call = |id: &str| ToolCall::function(id, "t", "{}");
-    let said = |parts: Vec<Part>| Fact::AssistantSaid { answer: None, model: None, parts };
+    let said = |parts: Vec<ContentPart>| Fact::AssistantSaid { answer: None, model: None, parts };
     let returned = |call: &str, text: &str| Fact::ToolReturned {
         results: vec![ToolResult {
             call: call.into(),
             name: None,
-            parts: vec![Part::text(text)],
+            parts: vec![ContentPart::text(text)],
             error: false,
         }],
         parts: vec![],
     };
     let facts = [
-        said(vec![Part::ToolCall(call("a.1"))]),
+        said(vec![ContentPart::ToolCall(call("a.1"))]),
         returned("a.1", "one"),
-        said(vec![Part::ToolCall(call("a.1")), Part::ToolCall(call("a|1"))]),
+        said(vec![ContentPart::ToolCall(call("a.1")), ContentPart::ToolCall(call("a|1"))]),
         returned("a|1", "three"),
         returned("a.1", "two"),
     ];
     let context = context(&logged(facts.into_iter().map(|fact| Event::native("test", "{}", fact)).collect()));
-    let body = render(Format::Anthropic, &context, Rules::default());
+    let body = render(Format::Anthropic, &context, ProviderRules::default());
     insta::assert_snapshot!(body, @r#"{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a_1","name":"t","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a_1","content":"one"}]},{"role":"assistant","content":[{"type":"tool_use","id":"a_1_2","name":"t","input":{}},{"type":"tool_use","id":"a_1_3","name":"t","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a_1_3","content":"three"},{"type":"tool_result","tool_use_id":"a_1_2","content":"two"}]}]}"#);
 }
 
@@ -616,7 +636,7 @@ fn a_signed_summary_comes_first_and_a_note_is_the_users() {
         first_kept: None,
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Manual,
+        trigger: CompactionTrigger::Manual,
     });
     let raw = signed.raw.json.to_string();
     let project = r#"{"role":"user","content":"<system-reminder>Be kind.</system-reminder>"}"#;
@@ -625,9 +645,9 @@ fn a_signed_summary_comes_first_and_a_note_is_the_users() {
     events.push(signed);
     events.push(anthropic::message(r#"{"role":"user","content":"new"}"#).unwrap());
     let context = context(&logged(events));
-    let body = render(Format::Anthropic, &context, Rules::of(Format::Anthropic));
+    let body = render(Format::Anthropic, &context, ProviderRules::of(Format::Anthropic));
     assert!(body.starts_with(&format!(r#"{{"messages":[{raw},{{"role":"user","#)), "{body}");
     // Elsewhere the words of the summary say the same in the user's name.
-    let body = render(Format::OpenaiChat, &context, Rules::of(Format::OpenaiChat));
+    let body = render(Format::OpenaiChat, &context, ProviderRules::of(Format::OpenaiChat));
     assert!(body.contains(r#"{"role":"user","content":"We built it."}"#), "{body}");
 }

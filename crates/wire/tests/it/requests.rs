@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use epitome_core::{Event, Fact, Part, event::Instruction, media::Place};
-use epitome_wire::{Completion, Format};
+use epitome_core::{ContentPart, Event, Fact, event::InstructionKind, media::MediaLocation};
+use epitome_wire::{EncodeMode, Format};
 use serde_json::{Value, value::RawValue};
 
 use crate::fixtures;
@@ -53,7 +53,7 @@ fn comparable(json: &str) -> Value {
 fn a_request_that_nobody_touched_leaves_as_it_came() {
     for fixture in fixtures::requests() {
         let events = fixture.format.decode_request(&fixture.text).unwrap();
-        let encoded = fixture.format.encode(&events, Completion::AsRecorded).unwrap();
+        let encoded = fixture.format.encode(&events, EncodeMode::AsRecorded).unwrap();
         assert_eq!(comparable(&encoded.body), comparable(&fixture.text), "{}", fixture.name);
         assert_eq!(
             slices(fixture.format, &encoded.body),
@@ -74,7 +74,7 @@ fn every_message_is_an_event_that_keeps_its_bytes() {
         let events = fixture.format.decode_request(&fixture.text).unwrap();
         let is_head = |event: &&Event| match &event.fact {
             Fact::Instructed { what, .. } => {
-                matches!(what, Instruction::Settings | Instruction::System | Instruction::Tools)
+                matches!(what, InstructionKind::Settings | InstructionKind::System | InstructionKind::Tools)
             }
             _ => false,
         };
@@ -95,7 +95,10 @@ fn settings_system_and_tools_leave_their_places_empty() {
     assert_eq!(&*events[0].raw.json, r#"{"model":"m", "messages":null,"system":null,"tools":null,"x":1.0}"#);
     assert_eq!(&*events[1].raw.json, r#""s""#);
     assert_eq!(&*events[2].raw.json, r#"[{"name":"t"}]"#);
-    assert_eq!(events[2].fact.parts(), [Part::Opaque { name: "t".into(), json: r#"{"name":"t"}"#.into() }]);
+    assert_eq!(
+        events[2].fact.parts(),
+        [ContentPart::Opaque { name: "t".into(), json: r#"{"name":"t"}"#.into() }]
+    );
 }
 
 /// One line an event: its kind, then its parts in short.
@@ -123,20 +126,22 @@ fn shown(events: &[Event]) -> String {
     out
 }
 
-fn part(part: &Part) -> String {
+fn part(part: &ContentPart) -> String {
     match part {
-        Part::Text { text } => format!("{text:?}"),
-        Part::Reasoning { text, seal } => format!("reasoning({text:?} {seal:?})"),
-        Part::ToolCall(call) => {
+        ContentPart::Text { text } => format!("{text:?}"),
+        ContentPart::Reasoning { text, seal } => format!("reasoning({text:?} {seal:?})"),
+        ContentPart::ToolCall(call) => {
             let space = call.namespace.as_ref().map_or(String::new(), |space| format!("{space}/"));
             format!("{:?}({} {space}{} {})", call.form, call.id, call.name, call.arguments)
         }
-        Part::Refusal { text } => format!("refusal({text:?})"),
-        Part::Media(media) => match &media.place {
-            Place::Inline { size, .. } => format!("media({} {size} {:?})", media.mime, media.dimensions),
-            Place::Elsewhere(link) => format!("media({} {link})", media.mime),
+        ContentPart::Refusal { text } => format!("refusal({text:?})"),
+        ContentPart::Media(media) => match &media.place {
+            MediaLocation::Inline { size, .. } => {
+                format!("media({} {size} {:?})", media.mime, media.dimensions)
+            }
+            MediaLocation::Elsewhere(link) => format!("media({} {link})", media.mime),
         },
-        Part::Opaque { name, .. } => format!("opaque({name})"),
+        ContentPart::Opaque { name, .. } => format!("opaque({name})"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whole responses, and that an answer is recognised when it is sent back.
 
 use epitome_core::{Digest, Event, Fact, Tokens, event::Usage};
-use epitome_wire::{Completion, Format, WireError, anthropic, openai_chat, openai_responses};
+use epitome_wire::{EncodeMode, Format, WireError, anthropic, openai_chat, openai_responses};
 
 fn decoded(format: Format, json: &str) -> Vec<Event> {
     format.decode_response(json).unwrap()
@@ -92,7 +92,7 @@ fn only_the_first_choice_is_the_answer_and_nothing_is_lost() {
     assert_eq!(kinds, ["assistant_said", "carried", "carried"]);
     assert!(events[1].raw.json.contains("\"b\"") && events[1].normal.is_none());
     assert_eq!(&*events[2].raw.json, r#"{"id":"c","choices":null,"x":1}"#);
-    let sent = Format::OpenaiChat.encode(&events, Completion::AsRecorded).unwrap();
+    let sent = Format::OpenaiChat.encode(&events, EncodeMode::AsRecorded).unwrap();
     assert_eq!(sent.body, r#"{"messages":[{"role":"assistant","content":"a"}]}"#);
 }
 
@@ -177,7 +177,7 @@ fn an_answer_is_recognised_when_a_client_sends_it_back() {
 fn an_answer_goes_back_as_a_request_may_hold_it_with_the_same_inner_bytes() {
     let check = |format: Format, response: &str, expect: &str| {
         let events = decoded(format, response);
-        assert_eq!(format.encode(&events, Completion::AsRecorded).unwrap().body, expect);
+        assert_eq!(format.encode(&events, EncodeMode::AsRecorded).unwrap().body, expect);
     };
     check(
         Format::Anthropic,

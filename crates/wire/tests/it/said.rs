@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use epitome_core::{
     Event, Fact,
-    event::{CallForm, Instruction, ToolCall},
+    event::{CallForm, InstructionKind, ToolCall},
 };
 use epitome_wire::{
-    Answered, Completion, Ending, Finish, Format, WireError,
-    legality::{Rules, check},
-    say::{Ended, Piece, SaidResult},
+    EncodeMode, FinishReason, Format, ModelAnswer, StreamEnding, WireError,
+    legality::{ProviderRules, check},
+    message_builder::{ToolResultInput, ToolResultStatus, UserContent},
 };
 
 use crate::fixtures;
@@ -57,9 +57,9 @@ fn a_users_words_are_the_message_a_client_would_send() {
 fn pieces_are_text_and_images() {
     for format in Format::ALL {
         let pieces = [
-            Piece::Text("look"),
-            Piece::Image { mime: "image/png", bytes: b"\x89PNG" },
-            Piece::ImageUrl("https://example.org/a.png"),
+            UserContent::Text("look"),
+            UserContent::Image { mime: "image/png", bytes: b"\x89PNG" },
+            UserContent::ImageUrl("https://example.org/a.png"),
         ];
         let said = format.say_parts(&pieces);
         assert_eq!(said, sent(format, &said));
@@ -83,7 +83,7 @@ fn system_prompt_tools_and_settings_stand_where_the_format_has_them() {
             format.say_tools(tools(format)).unwrap(),
             format.say_user("hi"),
         ];
-        let encoded = format.encode(&events, Completion::Legal).unwrap();
+        let encoded = format.encode(&events, EncodeMode::Legal).unwrap();
         let decoded = format.decode_request(&encoded.body).unwrap();
         assert!(encoded.body.starts_with(r#"{"model":"m", "temperature":1.0,"#), "{}", encoded.body);
         let sorted = |events: &[Event]| {
@@ -92,7 +92,7 @@ fn system_prompt_tools_and_settings_stand_where_the_format_has_them() {
             rest
         };
         assert_eq!(sorted(&decoded), sorted(&events), "{format}");
-        let named = matches!(&events[2].fact, Fact::Instructed { what: Instruction::Tools, parts } if parts.len() == 1);
+        let named = matches!(&events[2].fact, Fact::Instructed { what: InstructionKind::Tools, parts } if parts.len() == 1);
         assert!(named);
     }
 }
@@ -124,8 +124,8 @@ fn results_answer_their_calls() {
     let one = ToolCall::function("call_1", "read", "{}");
     let other = ToolCall { form: CallForm::Custom, ..ToolCall::function("call_2", "patch", "x") };
     let results = [
-        SaidResult { call: &one, text: "found", ended: Ended::Well },
-        SaidResult { call: &other, text: "no \"such\" file", ended: Ended::Badly },
+        ToolResultInput { call: &one, text: "found", ended: ToolResultStatus::Well },
+        ToolResultInput { call: &other, text: "no \"such\" file", ended: ToolResultStatus::Badly },
     ];
     for format in Format::ALL {
         let said = format.say_results(&results);
@@ -138,27 +138,27 @@ fn results_answer_their_calls() {
             assert_eq!((&sent.raw, sent.normal), (&event.raw, event.normal), "{format}");
             assert_eq!(sent.fact.text(), event.fact.text());
         }
-        let alone = format.say_result(&one, "found", Ended::Well);
+        let alone = format.say_result(&one, "found", ToolResultStatus::Well);
         assert_eq!(alone, sent(format, &alone));
         assert!(format.say_results(&[]).is_empty());
     }
     let raw = |event: Event| event.raw.json.to_string();
-    insta::assert_snapshot!(raw(Format::OpenaiResponses.say_result(&other, "no", Ended::Badly)), @r#"{"type":"custom_tool_call_output","call_id":"call_2","output":"no"}"#);
-    insta::assert_snapshot!(raw(Format::Anthropic.say_result(&one, "no", Ended::Badly)), @r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":"no","is_error":true}]}"#);
+    insta::assert_snapshot!(raw(Format::OpenaiResponses.say_result(&other, "no", ToolResultStatus::Badly)), @r#"{"type":"custom_tool_call_output","call_id":"call_2","output":"no"}"#);
+    insta::assert_snapshot!(raw(Format::Anthropic.say_result(&one, "no", ToolResultStatus::Badly)), @r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":"no","is_error":true}]}"#);
 }
 
 #[test]
 fn an_answer_is_the_same_whole_and_streamed() {
     let mut told = String::new();
     for (stream, whole) in fixtures::streams() {
-        let answered = stream.format.answer(&whole).unwrap();
+        let answered = stream.format.read_answer(&whole).unwrap();
         assert_eq!(answered.events, stream.format.decode_response(&whole).unwrap());
-        assert_eq!(answered.ending, Ending::Complete);
-        let Answered { finish, calls, .. } = &answered;
+        assert_eq!(answered.ending, StreamEnding::Complete);
+        let ModelAnswer { finish, calls, .. } = &answered;
         let calls: Vec<_> = calls.iter().map(|call| &*call.name.0).collect();
         writeln!(told, "{} {}: {finish:?} {calls:?} {:?}", stream.format, stream.name, answered.text())
             .unwrap();
-        let streamed = stream.format.answer_stream(stream.text.as_bytes()).unwrap();
+        let streamed = stream.format.read_answer_stream(stream.text.as_bytes()).unwrap();
         assert_eq!(streamed.text(), answered.text());
         assert_eq!(streamed.calls, answered.calls);
         assert_eq!(
@@ -178,72 +178,75 @@ fn an_answer_is_the_same_whole_and_streamed() {
 
 #[test]
 fn an_answer_says_why_it_ended() {
-    let check = |format: Format, body: &str, expect: Option<Finish>| {
-        assert_eq!(format.answer(body).unwrap().finish, expect, "{format} {body}");
+    let check = |format: Format, body: &str, expect: Option<FinishReason>| {
+        assert_eq!(format.read_answer(body).unwrap().finish, expect, "{format} {body}");
     };
     let chat = |reason: &str| {
         format!(
             r#"{{"choices":[{{"message":{{"role":"assistant","content":"x"}},"finish_reason":{reason}}}]}}"#
         )
     };
-    check(Format::OpenaiChat, &chat(r#""stop""#), Some(Finish::Stop));
-    check(Format::OpenaiChat, &chat(r#""length""#), Some(Finish::Length));
-    check(Format::OpenaiChat, &chat(r#""content_filter""#), Some(Finish::Refused));
-    check(Format::OpenaiChat, &chat(r#""odd""#), Some(Finish::Other("odd".into())));
+    check(Format::OpenaiChat, &chat(r#""stop""#), Some(FinishReason::Stop));
+    check(Format::OpenaiChat, &chat(r#""length""#), Some(FinishReason::Length));
+    check(Format::OpenaiChat, &chat(r#""content_filter""#), Some(FinishReason::Refused));
+    check(Format::OpenaiChat, &chat(r#""odd""#), Some(FinishReason::Other("odd".into())));
     check(Format::OpenaiChat, &chat("null"), None);
     let message = |reason: &str| {
         format!(
             r#"{{"type":"message","role":"assistant","content":[{{"type":"text","text":"x"}}],"stop_reason":"{reason}"}}"#
         )
     };
-    check(Format::Anthropic, &message("end_turn"), Some(Finish::Stop));
-    check(Format::Anthropic, &message("tool_use"), Some(Finish::Calls));
-    check(Format::Anthropic, &message("max_tokens"), Some(Finish::Length));
-    check(Format::Anthropic, &message("model_context_window_exceeded"), Some(Finish::Window));
-    check(Format::Anthropic, &message("refusal"), Some(Finish::Refused));
+    check(Format::Anthropic, &message("end_turn"), Some(FinishReason::Stop));
+    check(Format::Anthropic, &message("tool_use"), Some(FinishReason::Calls));
+    check(Format::Anthropic, &message("max_tokens"), Some(FinishReason::Length));
+    check(Format::Anthropic, &message("model_context_window_exceeded"), Some(FinishReason::Window));
+    check(Format::Anthropic, &message("refusal"), Some(FinishReason::Refused));
     let response = |status: &str, kind: &str| {
         format!(
             r#"{{"output":[{{"type":"{kind}","role":"assistant","content":"x","call_id":"c","name":"f","arguments":"{{}}","status":"completed"}}],{status}}}"#
         )
     };
     let complete = r#""status":"completed""#;
-    check(Format::OpenaiResponses, &response(complete, "message"), Some(Finish::Stop));
-    check(Format::OpenaiResponses, &response(complete, "function_call"), Some(Finish::Calls));
+    check(Format::OpenaiResponses, &response(complete, "message"), Some(FinishReason::Stop));
+    check(Format::OpenaiResponses, &response(complete, "function_call"), Some(FinishReason::Calls));
     let cut = r#""status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}"#;
-    check(Format::OpenaiResponses, &response(cut, "message"), Some(Finish::Length));
-    check(Format::OpenaiResponses, &response(cut, "function_call"), Some(Finish::Length));
+    check(Format::OpenaiResponses, &response(cut, "message"), Some(FinishReason::Length));
+    check(Format::OpenaiResponses, &response(cut, "function_call"), Some(FinishReason::Length));
 }
 
 #[test]
 fn what_is_no_answer_is_an_error_and_half_of_one_says_so() {
     for format in Format::ALL {
-        assert!(matches!(format.answer("{}"), Err(WireError::NothingSaid { .. })), "{format}");
-        assert!(matches!(format.answer_stream(b""), Err(WireError::NothingSaid { .. })), "{format}");
-        let failed = format.answer(r#"{"error":{"message":"busy"}}"#).unwrap_err();
+        assert!(matches!(format.read_answer("{}"), Err(WireError::NothingSaid { .. })), "{format}");
+        assert!(matches!(format.read_answer_stream(b""), Err(WireError::NothingSaid { .. })), "{format}");
+        let failed = format.read_answer(r#"{"error":{"message":"busy"}}"#).unwrap_err();
         assert!(matches!(failed, WireError::NoAnswer { said, .. } if said == "busy"), "{format}");
     }
     let half =
         b"data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"hel\"}}]}\n\n";
-    let cut = Format::OpenaiChat.answer_stream(half).unwrap();
-    assert_eq!((cut.text().as_str(), cut.ending, cut.finish), ("hel", Ending::Cut, None));
+    let cut = Format::OpenaiChat.read_answer_stream(half).unwrap();
+    assert_eq!((cut.text().as_str(), cut.ending, cut.finish), ("hel", StreamEnding::Cut, None));
     let broken = [half.as_slice(), b"data: {\"error\":{\"message\":\"out of memory\"}}\n\n"].concat();
-    assert!(matches!(Format::OpenaiChat.answer_stream(&broken), Err(WireError::NoAnswer { .. })));
+    assert!(matches!(Format::OpenaiChat.read_answer_stream(&broken), Err(WireError::NoAnswer { .. })));
 }
 
 #[test]
 fn a_loop_of_plain_words_makes_requests_that_decode_to_the_same_digests() {
     for (stream, whole) in fixtures::streams() {
         let format = stream.format;
-        let answered = format.answer(&whole).unwrap();
+        let answered = format.read_answer(&whole).unwrap();
         let mut events = vec![format.say_system("Be kind."), format.say_user("go")];
         events.extend(answered.events);
-        let results: Vec<SaidResult<'_>> =
-            answered.calls.iter().map(|call| SaidResult { call, text: "done", ended: Ended::Well }).collect();
+        let results: Vec<ToolResultInput<'_>> = answered
+            .calls
+            .iter()
+            .map(|call| ToolResultInput { call, text: "done", ended: ToolResultStatus::Well })
+            .collect();
         events.extend(format.say_results(&results));
-        let legal = format.encode(&events, Completion::Legal).unwrap().body;
-        assert_eq!(check(format, &legal, &Rules::of(format)), [], "{format} {legal}");
+        let legal = format.encode(&events, EncodeMode::Legal).unwrap().body;
+        assert_eq!(check(format, &legal, &ProviderRules::of(format)), [], "{format} {legal}");
         // What a provider would not take back, such as a compaction amid an answer, is still part of what was said.
-        let body = format.encode(&events, Completion::AsRecorded).unwrap().body;
+        let body = format.encode(&events, EncodeMode::AsRecorded).unwrap().body;
         let digests = |events: &[Event]| {
             let normal = events.iter().filter_map(|event| Some(event.normal?.to_string()));
             normal.collect::<Vec<_>>()

@@ -3,18 +3,18 @@
 use epitome_core::{Digest, Event, Fact};
 use epitome_wire::{
     Format, StreamDecoder, WireError,
-    seen::{Follows, Memo, Seen, Speaker, Unit, recognisable},
+    incoming::{HistoryUnit, IncomingRequest, MessageMemo, PriorHistory, UnitSpeaker, with_unit_digests},
 };
 use serde_json::{Value, json};
 
 use crate::fixtures;
 
-fn see<'a>(format: Format, body: &'a str, memo: &Memo) -> Seen<'a> {
-    Seen::read(format, body, memo).unwrap()
+fn see<'a>(format: Format, body: &'a str, memo: &MessageMemo) -> IncomingRequest<'a> {
+    IncomingRequest::read(format, body, memo).unwrap()
 }
 
-fn units(format: Format, body: &str) -> Vec<Unit> {
-    see(format, body, &Memo::default()).units().to_vec()
+fn units(format: Format, body: &str) -> Vec<HistoryUnit> {
+    see(format, body, &MessageMemo::default()).units().to_vec()
 }
 
 /// The request whose history is `items`.
@@ -23,7 +23,7 @@ fn request(format: Format, items: &Value) -> String {
     json!({ "model": "m", key: items }).to_string()
 }
 
-fn digests(units: &[Unit]) -> Vec<Digest> {
+fn digests(units: &[HistoryUnit]) -> Vec<Digest> {
     units.iter().map(|unit| unit.digest).collect()
 }
 
@@ -38,7 +38,7 @@ fn silent(mut events: Vec<Event>) -> Vec<Event> {
 fn a_request_that_is_seen_says_what_it_says_when_it_is_read() {
     for fixture in fixtures::requests() {
         let read = silent(fixture.format.decode_request(&fixture.text).unwrap());
-        let memo = Memo::default();
+        let memo = MessageMemo::default();
         // The second time everything is known, and is read again when it is asked for.
         for time in ["unknown", "known"] {
             let seen = see(fixture.format, &fixture.text, &memo);
@@ -67,10 +67,10 @@ fn a_request_that_is_seen_says_what_it_says_when_it_is_read() {
 
 #[test]
 fn what_is_no_request_is_refused() {
-    let memo = Memo::default();
+    let memo = MessageMemo::default();
     let check = |body: &str, expect: fn(&WireError) -> bool| {
         for format in Format::ALL {
-            let error = Seen::read(format, body, &memo).unwrap_err();
+            let error = IncomingRequest::read(format, body, &memo).unwrap_err();
             assert!(expect(&error), "{body:.60} {error:?}");
         }
     };
@@ -92,7 +92,7 @@ fn what_is_no_request_is_refused() {
 
 #[test]
 fn settings_are_told_and_what_changes_from_call_to_call_is_no_instruction() {
-    let memo = Memo::default();
+    let memo = MessageMemo::default();
     let body = |rest: &str| {
         format!(
             r#"{{"model":"m","stream":true,"system":"Be kind.","tools":[{{"name":"t"}}],"messages":[]{rest}}}"#
@@ -100,7 +100,7 @@ fn settings_are_told_and_what_changes_from_call_to_call_is_no_instruction() {
     };
     let first = body(r#","metadata":{"user_id":"a"},"max_tokens":32000"#);
     let seen = see(Format::Anthropic, &first, &memo);
-    assert!(seen.streams());
+    assert!(seen.wants_stream());
     assert_eq!(seen.model().unwrap().to_string(), "m");
     let check = |rest: &str, same: bool| {
         let body = body(rest);
@@ -130,20 +130,20 @@ fn settings_are_told_and_what_changes_from_call_to_call_is_no_instruction() {
 
 #[test]
 fn a_request_says_what_its_history_follows() {
-    let check = |body: &str, expect: Follows| {
-        assert_eq!(see(Format::OpenaiResponses, body, &Memo::default()).follows(), expect, "{body}");
+    let check = |body: &str, expect: PriorHistory| {
+        assert_eq!(see(Format::OpenaiResponses, body, &MessageMemo::default()).follows(), expect, "{body}");
     };
-    check(r#"{"input":"hi"}"#, Follows::Nothing);
-    check(r#"{"previous_response_id":null,"conversation":null}"#, Follows::Nothing);
-    check(r#"{"previous_response_id":"","conversation":{"id":""}}"#, Follows::Nothing);
-    check(r#"{"previous_response_id":"resp_1","conversation":"c"}"#, Follows::Response("resp_1".into()));
-    check(r#"{"conversation":"conv_1"}"#, Follows::Conversation("conv_1".into()));
-    check(r#"{"conversation":{"id":"conv_1"}}"#, Follows::Conversation("conv_1".into()));
+    check(r#"{"input":"hi"}"#, PriorHistory::Nothing);
+    check(r#"{"previous_response_id":null,"conversation":null}"#, PriorHistory::Nothing);
+    check(r#"{"previous_response_id":"","conversation":{"id":""}}"#, PriorHistory::Nothing);
+    check(r#"{"previous_response_id":"resp_1","conversation":"c"}"#, PriorHistory::Response("resp_1".into()));
+    check(r#"{"conversation":"conv_1"}"#, PriorHistory::Conversation("conv_1".into()));
+    check(r#"{"conversation":{"id":"conv_1"}}"#, PriorHistory::Conversation("conv_1".into()));
 }
 
 #[test]
 fn what_no_client_need_send_back_belongs_to_the_unit_after_it() {
-    let memo = Memo::default();
+    let memo = MessageMemo::default();
     let body = request(
         Format::OpenaiResponses,
         &json!([
@@ -161,8 +161,11 @@ fn what_no_client_need_send_back_belongs_to_the_unit_after_it() {
     );
     let seen = see(Format::OpenaiResponses, &body, &memo);
     assert_eq!(seen.references(), ["msg_1"]);
-    let speakers: Vec<Speaker> = seen.units().iter().map(|unit| unit.speaker).collect();
-    assert_eq!(speakers, [Speaker::User, Speaker::Model, Speaker::Tools, Speaker::System, Speaker::Model]);
+    let speakers: Vec<UnitSpeaker> = seen.units().iter().map(|unit| unit.speaker).collect();
+    assert_eq!(
+        speakers,
+        [UnitSpeaker::User, UnitSpeaker::Model, UnitSpeaker::Tools, UnitSpeaker::System, UnitSpeaker::Model]
+    );
     let kinds =
         |from: usize| -> Vec<bool> { seen.events(from).iter().map(|event| event.normal.is_some()).collect() };
     assert_eq!(kinds(0), [false, true, false, true, true, true, false, true, false]);
@@ -186,7 +189,7 @@ fn a_bare_input_is_the_message_it_stands_for() {
             )
         )
     );
-    let memo = Memo::default();
+    let memo = MessageMemo::default();
     for _ in 0..2 {
         let seen = see(Format::OpenaiResponses, bare, &memo);
         assert_eq!(&*seen.events(0)[0].raw.json, r#""h\u0069""#);
@@ -206,7 +209,7 @@ fn agents_preambles_stay_units_and_are_read_as_instructions() {
             { "role": "user", "content": "<environment_context>\n<cwd>/doc</cwd>\n</environment_context>" },
         ]),
     );
-    let memo = Memo::default();
+    let memo = MessageMemo::default();
     for _ in 0..2 {
         let seen = see(Format::OpenaiResponses, &body, &memo);
         assert_eq!(seen.units().len(), 4);
@@ -320,7 +323,7 @@ fn an_answer_is_recognised_however_a_client_sends_it_back() {
     for Echo { format, answer, echoes } in echoes() {
         let events = format.decode_response(&answer.to_string()).unwrap();
         let told: Vec<Digest> =
-            recognisable(format, events).iter().filter_map(|event| event.normal).collect();
+            with_unit_digests(format, events).iter().filter_map(|event| event.normal).collect();
         assert!(!told.is_empty());
         for echo in echoes {
             assert_eq!(digests(&units(format, &request(format, &echo))), told, "{echo}");
@@ -380,8 +383,8 @@ fn a_streamed_answer_is_recognised_as_the_same_in_one_piece() {
         // Some servers just end.
         let says_so = stream.format != Format::OpenaiChat || stream.text.contains("[DONE]");
         assert_eq!(decoder.is_over(), says_so, "{}", stream.name);
-        let streamed = recognisable(stream.format, decoder.finish().unwrap().events);
-        let whole = recognisable(stream.format, stream.format.decode_response(&response).unwrap());
+        let streamed = with_unit_digests(stream.format, decoder.finish().unwrap().events);
+        let whole = with_unit_digests(stream.format, stream.format.decode_response(&response).unwrap());
         let digests =
             |events: &[Event]| -> Vec<Option<Digest>> { events.iter().map(|event| event.normal).collect() };
         assert_eq!(digests(&streamed), digests(&whole), "{}", stream.name);
@@ -422,9 +425,9 @@ fn a_history_that_begins_with_a_summary_says_where() {
     let summary = "<analysis>thought</analysis>\n<summary>\n1. The parser was mended.\n2. Tests pass, all of them.\n</summary>";
     let check = |format: Format, items: Value, summary: &str, expect: Option<usize>| {
         let body = request(format, &items);
-        let memo = Memo::default();
+        let memo = MessageMemo::default();
         for _ in 0..2 {
-            assert_eq!(see(format, &body, &memo).repeats(summary), expect, "{items}");
+            assert_eq!(see(format, &body, &memo).find_summary(summary), expect, "{items}");
         }
     };
     check(

@@ -4,7 +4,7 @@
 use epitome_core::Digest;
 use epitome_wire::{
     Format,
-    seen::{Memo, Seen, Speaker, Unit, recognisable},
+    incoming::{HistoryUnit, IncomingRequest, MessageMemo, UnitSpeaker, with_unit_digests},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -233,12 +233,12 @@ fn answer(call: &Call, number: usize, format: Format) -> String {
     .to_string()
 }
 
-fn chain(body: &str, format: Format, memo: &Memo) -> Vec<Digest> {
-    Seen::read(format, body, memo).unwrap().units().iter().map(|unit| unit.digest).collect()
+fn chain(body: &str, format: Format, memo: &MessageMemo) -> Vec<Digest> {
+    IncomingRequest::read(format, body, memo).unwrap().units().iter().map(|unit| unit.digest).collect()
 }
 
 fn check(name: &str, habits: Habits, calls: &[Call]) {
-    let memo = Memo::new(8);
+    let memo = MessageMemo::new(8);
     let mut known: Vec<Digest> = Vec::new();
     for (number, call) in calls.iter().enumerate() {
         let body = body(calls, number, habits);
@@ -246,7 +246,7 @@ fn check(name: &str, habits: Habits, calls: &[Call]) {
         assert!(units.starts_with(&known), "{name}, call {number}: {body}");
         assert!(units.len() > known.len(), "{name}, call {number}: {body}");
         let events = habits.format.decode_response(&answer(call, number, habits.format)).unwrap();
-        let answered = recognisable(habits.format, events);
+        let answered = with_unit_digests(habits.format, events);
         known = units.into_iter().chain(answered.iter().filter_map(|event| event.normal)).collect();
     }
 }
@@ -282,7 +282,7 @@ proptest! {
         }
         let newest = calls.len() - 1;
         for (name, habits) in clients() {
-            let memo = Memo::default();
+            let memo = MessageMemo::default();
             let one = chain(&body(&calls, newest, habits), habits.format, &memo);
             let other = chain(&body(&changed, newest, habits), habits.format, &memo);
             prop_assert_eq!(one.len(), other.len());
@@ -299,22 +299,23 @@ fn note(minute: u8) -> String {
 }
 
 /// Each history begins with the one before it, and the last is of so many units.
-fn check_notes(format: Format, calls: &[Value], expect: &[Speaker]) {
-    let memo = Memo::default();
-    let mut known: Vec<Unit> = Vec::new();
+fn check_notes(format: Format, calls: &[Value], expect: &[UnitSpeaker]) {
+    let memo = MessageMemo::default();
+    let mut known: Vec<HistoryUnit> = Vec::new();
     for items in calls {
         let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
         let body = json!({ key: items }).to_string();
-        let seen = Seen::read(format, &body, &memo).unwrap();
+        let seen = IncomingRequest::read(format, &body, &memo).unwrap();
         assert!(seen.units().starts_with(&known), "{format} {body}");
         assert!(seen.events(0).len() >= seen.units().len());
         known = seen.units().to_vec();
     }
-    let speakers: Vec<Speaker> = known.iter().map(|unit| unit.speaker).collect();
+    let speakers: Vec<UnitSpeaker> = known.iter().map(|unit| unit.speaker).collect();
     assert_eq!(speakers, expect);
 }
 
-const SPEAKERS: [Speaker; 5] = [Speaker::User, Speaker::Model, Speaker::Tools, Speaker::Model, Speaker::User];
+const SPEAKERS: [UnitSpeaker; 5] =
+    [UnitSpeaker::User, UnitSpeaker::Model, UnitSpeaker::Tools, UnitSpeaker::Model, UnitSpeaker::User];
 
 fn user(content: impl Into<Value>) -> Value {
     json!({ "role": "user", "content": content.into() })
@@ -385,7 +386,7 @@ fn gooses_note_may_stand_anywhere_in_responses() {
         json!([list, answer, call, output, asked(&[&note(4)]), done, thanks]),
     ];
     // An answer of two items is two units.
-    let speakers: Vec<Speaker> = [&SPEAKERS[..2], &SPEAKERS[1..]].concat();
+    let speakers: Vec<UnitSpeaker> = [&SPEAKERS[..2], &SPEAKERS[1..]].concat();
     check_notes(Format::OpenaiResponses, &calls, &speakers);
 }
 
@@ -396,7 +397,7 @@ fn neighbours_stay_apart_where_no_note_moves() {
             .to_string()
     };
     let check = |second: &str, expect: usize| {
-        let count = chain(&body(second), Format::OpenaiChat, &Memo::default()).len();
+        let count = chain(&body(second), Format::OpenaiChat, &MessageMemo::default()).len();
         assert_eq!(count, expect, "{second}");
     };
     check("b", 2);
@@ -418,7 +419,7 @@ fn what_a_client_says_of_its_surroundings_before_users_speak_parts_no_history() 
     };
     let of = |first: &str, prompt: &str| {
         [Format::OpenaiChat, Format::Anthropic]
-            .map(|format| chain(&body(first, prompt), format, &Memo::default()))
+            .map(|format| chain(&body(first, prompt), format, &MessageMemo::default()))
     };
     assert_eq!(of(&setup("a.rs"), "Go"), of(&setup("a.rs\nb.rs"), "Go"));
     assert_eq!(of(&tagged("Monday"), "Go"), of(&tagged("Tuesday"), "Go"));

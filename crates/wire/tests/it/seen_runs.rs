@@ -3,7 +3,7 @@
 use epitome_core::{Digest, Event};
 use epitome_wire::{
     Format,
-    seen::{Memo, Seen, Unit},
+    incoming::{HistoryUnit, IncomingRequest, MessageMemo},
 };
 use proptest::{prelude::*, sample::Index};
 
@@ -73,7 +73,7 @@ fn body(format: Format, items: &[&str], between: &str, greetings: usize) -> Stri
 /// Everything that a request says.
 #[derive(Debug, PartialEq)]
 struct Told {
-    units: Vec<Unit>,
+    units: Vec<HistoryUnit>,
     chain: Vec<Digest>,
     references: Vec<String>,
     instructions: Digest,
@@ -83,8 +83,8 @@ struct Told {
     raw: String,
 }
 
-fn told(format: Format, body: &str, memo: &Memo) -> Told {
-    let seen = Seen::read(format, body, memo).unwrap();
+fn told(format: Format, body: &str, memo: &MessageMemo) -> Told {
+    let seen = IncomingRequest::read(format, body, memo).unwrap();
     let units = seen.units().to_vec();
     Told {
         chain: seen.chain(),
@@ -107,13 +107,13 @@ proptest! {
         // Long histories are known by how they begin.
         greetings in prop::sample::select(vec![1_usize, 2_000]),
     ) {
-        let memo = Memo::new(remembered);
+        let memo = MessageMemo::new(remembered);
         let mut history: Vec<&str> = begins.iter().map(|index| *index.get(&ITEMS)).collect();
         for (step, between, times) in &steps {
             take(step, &mut history);
             for format in Format::ALL {
                 let body = body(format, &history, BETWEEN[*between], greetings);
-                let alone = told(format, &body, &Memo::default());
+                let alone = told(format, &body, &MessageMemo::default());
                 for _ in 0..*times {
                     prop_assert!(told(format, &body, &memo) == alone, "{:?}", history);
                 }

@@ -1,11 +1,11 @@
 //! Streams: the same events as the answer in one piece, wherever the bytes are cut.
 
 use epitome_core::Event;
-use epitome_wire::{Ending, Format, StreamDecoder, Streamed, WireError};
+use epitome_wire::{Format, StreamDecoder, StreamEnding, StreamedAnswer, WireError};
 
 use crate::fixtures;
 
-fn decoded<'a>(format: Format, chunks: impl IntoIterator<Item = &'a [u8]>) -> Streamed {
+fn decoded<'a>(format: Format, chunks: impl IntoIterator<Item = &'a [u8]>) -> StreamedAnswer {
     let mut stream = StreamDecoder::new(format);
     for chunk in chunks {
         stream.push(chunk);
@@ -30,7 +30,7 @@ fn a_stream_says_what_the_whole_answer_says() {
     for (stream, whole) in fixtures::streams() {
         let whole = stream.format.decode_response(&whole).unwrap();
         let streamed = decoded(stream.format, [stream.text.as_bytes()]);
-        assert_eq!(streamed.ending, Ending::Complete, "{}", stream.name);
+        assert_eq!(streamed.ending, StreamEnding::Complete, "{}", stream.name);
         assert_same(&streamed.events, &whole, &stream.name);
     }
 }
@@ -70,7 +70,7 @@ fn a_stream_that_breaks_off_anywhere_gives_what_came() {
         for end in (0..bytes.len()).step_by(7) {
             let streamed = decoded(stream.format, [&bytes[..end]]);
             let text: usize = streamed.events.iter().map(|event| event.fact.text().len()).sum();
-            if streamed.ending != Ending::Complete {
+            if streamed.ending != StreamEnding::Complete {
                 longest = longest.max(text);
             }
         }
@@ -78,7 +78,7 @@ fn a_stream_that_breaks_off_anywhere_gives_what_came() {
     }
 }
 
-fn check(format: Format, payloads: &[&str], ending: &Ending, expect: &[&str]) {
+fn check(format: Format, payloads: &[&str], ending: &StreamEnding, expect: &[&str]) {
     let lines: Vec<String> = payloads.iter().map(|payload| format!("data: {payload}\n\n")).collect();
     let streamed = decoded(format, lines.iter().map(String::as_bytes));
     assert_eq!(&streamed.ending, ending);
@@ -95,7 +95,7 @@ fn a_tool_call_cut_in_the_middle_keeps_the_text_of_its_arguments() {
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c","name":"t","input":{}}}"#,
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\":"}}"#,
         ],
-        &Ending::Cut,
+        &StreamEnding::Cut,
         &["t\n\"{\\\"a\\\":\""],
     );
     check(
@@ -107,14 +107,14 @@ fn a_tool_call_cut_in_the_middle_keeps_the_text_of_its_arguments() {
             r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"reasoning","summary":[]}}"#,
             r#"{"type":"response.reasoning_text.delta","output_index":1,"content_index":0,"delta":"Hm"}"#,
         ],
-        &Ending::Cut,
+        &StreamEnding::Cut,
         &["t\n{\"a\":", "Hm", ""],
     );
 }
 
 #[test]
 fn an_error_in_a_stream_is_told_and_what_came_before_it_is_kept() {
-    let failed = |said: &str| Ending::Failed(said.to_owned());
+    let failed = |said: &str| StreamEnding::Failed(said.to_owned());
     check(
         Format::OpenaiChat,
         &[
@@ -153,10 +153,10 @@ fn a_damaged_line_marks_the_stream_and_nothing_else() {
             r#"{"id":"c","choices":[{"index":0,"delta":{"content":"!"},"finish_reason":"stop"}]}"#,
             "[DONE]",
         ],
-        &Ending::Cut,
+        &StreamEnding::Cut,
         &["So!", ""],
     );
-    check(Format::Anthropic, &[], &Ending::Cut, &[]);
+    check(Format::Anthropic, &[], &StreamEnding::Cut, &[]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn odd_events_do_no_harm() {
         check(
             format,
             &["null", "[]", "7", "\"x\"", "{}", r#"{"type":null}"#, r#"{"choices":null}"#],
-            &Ending::Cut,
+            &StreamEnding::Cut,
             &[],
         );
     }
@@ -179,7 +179,7 @@ fn odd_events_do_no_harm() {
             r#"{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"x"}}"#,
             r#"{"type":"message_stop"}"#,
         ],
-        &Ending::Complete,
+        &StreamEnding::Complete,
         &["\"odd\"\nfar"],
     );
     check(
@@ -189,7 +189,7 @@ fn odd_events_do_no_harm() {
             r#"{"type":"response.output_text.delta","output_index":0,"content_index":18446744073709551615,"delta":"far"}"#,
             r#"{"type":"response.output_text.delta","output_index":5,"content_index":0,"delta":"lost"}"#,
         ],
-        &Ending::Cut,
+        &StreamEnding::Cut,
         &["far", ""],
     );
 }

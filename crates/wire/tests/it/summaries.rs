@@ -1,17 +1,17 @@
 //! Summaries that are told as the model's answer.
 
 use epitome_core::{
-    Event, Fact, Part, TokenCounter, Tokens,
-    cost::{Extension, extends},
-    event::{Compaction, Summary, ToolCall, ToolResult, Trigger},
+    ContentPart, Event, Fact, TokenCounter, Tokens,
+    cost::{RequestExtension, extends},
+    event::{Compaction, CompactionTrigger, Summary, ToolCall, ToolResult},
     id::Seq,
-    meter::Overhead,
-    policy::Shape,
-    tokens::Estimate,
+    meter::TokenOverhead,
+    policy::SummaryShape,
+    tokens::EstimateCounter,
 };
 use epitome_wire::{
     Format, anthropic,
-    legality::{Rule, Rules, check},
+    legality::{ProviderRule, ProviderRules, check},
     render::{RenderOptions, recount},
 };
 use serde_json::Value;
@@ -22,19 +22,23 @@ use crate::{
 };
 
 fn said(text: &str) -> Event {
-    Event::own(Fact::UserSaid { parts: vec![Part::text(text)] }, None)
+    Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text(text)] }, None)
 }
 
 fn answered(text: &str) -> Event {
-    Event::own(Fact::AssistantSaid { answer: None, model: None, parts: vec![Part::text(text)] }, None)
+    Event::from_fact(
+        Fact::AssistantSaid { answer: None, model: None, parts: vec![ContentPart::text(text)] },
+        None,
+    )
 }
 
 fn called(id: &str) -> [Event; 2] {
-    let call = Part::ToolCall(ToolCall::function(id, "look", "{}"));
-    let result = ToolResult { call: id.into(), name: None, parts: vec![Part::text("A cat.")], error: false };
+    let call = ContentPart::ToolCall(ToolCall::function(id, "look", "{}"));
+    let result =
+        ToolResult { call: id.into(), name: None, parts: vec![ContentPart::text("A cat.")], error: false };
     [
-        Event::own(Fact::AssistantSaid { answer: None, model: None, parts: vec![call] }, None),
-        Event::own(Fact::ToolReturned { results: vec![result], parts: Vec::new() }, None),
+        Event::from_fact(Fact::AssistantSaid { answer: None, model: None, parts: vec![call] }, None),
+        Event::from_fact(Fact::ToolReturned { results: vec![result], parts: Vec::new() }, None),
     ]
 }
 
@@ -45,9 +49,9 @@ fn compacted(summary: Summary, keeps: Option<u64>) -> Event {
         first_kept: keeps.map(Seq),
         tokens_before: None,
         tokens_after: None,
-        trigger: Trigger::Threshold,
+        trigger: CompactionTrigger::Threshold,
     };
-    Event::own(Fact::Compacted(compaction), None)
+    Event::from_fact(Fact::Compacted(compaction), None)
 }
 
 fn summary() -> Summary {
@@ -57,8 +61,9 @@ fn summary() -> Summary {
 /// The messages of a request, a line each: role and text, or what else it is.
 fn told(format: Format, events: &[Event]) -> String {
     let context = context(&logged(events.to_vec()));
-    let rules = Rules::of(format).with(Rule::PrefillRefused).with(Rule::FirstIsUser);
-    let options = RenderOptions { summary: Shape::QuestionAndAnswer, rules, ..RenderOptions::of(format) };
+    let rules = ProviderRules::of(format).with(ProviderRule::PrefillRefused).with(ProviderRule::FirstIsUser);
+    let options =
+        RenderOptions { summary: SummaryShape::QuestionAndAnswer, rules, ..RenderOptions::of(format) };
     let body = format.render(&context, &options).unwrap().body;
     assert!(check(format, &body, &options.rules).is_empty(), "{body}");
     assert!(recount(format, &body, context.meter()).unwrap() <= context.tokens(), "{body}");
@@ -132,7 +137,7 @@ fn what_only_its_provider_can_read_stays_as_it_is() {
 
 #[test]
 fn every_form_only_grows_at_its_end() {
-    for form in [Shape::Message, Shape::QuestionAndAnswer] {
+    for form in [SummaryShape::Message, SummaryShape::QuestionAndAnswer] {
         for format in Format::ALL {
             let mut events = vec![said("Look."), answered("I did."), compacted(summary(), None)];
             let mut memo = memo();
@@ -142,7 +147,11 @@ fn every_form_only_grows_at_its_end() {
                 let body = format.render(&context(&logged(events.clone())), &options).unwrap().body;
                 let prompt = format.prompt(&body, &mut memo).unwrap();
                 if let Some(sent) = &sent {
-                    assert_eq!(extends(sent, &prompt), Extension::Extends, "{format} {form:?}\n{body}");
+                    assert_eq!(
+                        extends(sent, &prompt),
+                        RequestExtension::Extends,
+                        "{format} {form:?}\n{body}"
+                    );
                 }
                 sent = Some(prompt);
                 events.extend(called(&format!("call_{turn}")));
@@ -158,11 +167,11 @@ fn every_form_only_grows_at_its_end() {
 #[test]
 fn injected_content_is_sent_again_in_its_place() {
     for format in Format::ALL {
-        let injected = Event::own(
+        let injected = Event::from_fact(
             Fact::Injected {
                 hook: "memory".into(),
                 beside: Some(Seq(1)),
-                parts: vec![Part::text("It is Monday.")],
+                parts: vec![ContentPart::text("It is Monday.")],
             },
             None,
         );
@@ -177,7 +186,7 @@ fn injected_content_is_sent_again_in_its_place() {
         let first = prompt(&events);
         events.extend(called("a"));
         events.extend([answered("A cat."), said("Good.")]);
-        assert_eq!(extends(&first, &prompt(&events)), Extension::Extends, "{format}");
+        assert_eq!(extends(&first, &prompt(&events)), RequestExtension::Extends, "{format}");
     }
 }
 
@@ -185,6 +194,6 @@ fn injected_content_is_sent_again_in_its_place() {
 fn the_words_around_a_summary_are_paid_for() {
     let words = ["What has been done so far?", "Continue."];
     let cost = |counter: &dyn TokenCounter| words.iter().map(|text| counter.count(text)).sum::<Tokens>();
-    assert!(cost(&Estimate) <= Overhead::default().summary, "{}", cost(&Estimate));
-    assert!(cost(&Quarters) <= Overhead::default().summary);
+    assert!(cost(&EstimateCounter) <= TokenOverhead::default().summary, "{}", cost(&EstimateCounter));
+    assert!(cost(&Quarters) <= TokenOverhead::default().summary);
 }

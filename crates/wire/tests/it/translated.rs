@@ -1,16 +1,16 @@
 //! Histories that leave in another format than they came in.
 
 use epitome_core::{
-    Event, Fact, Part,
-    event::{Instruction, ToolCall},
+    ContentPart, Event, Fact,
+    event::{InstructionKind, ToolCall},
 };
-use epitome_wire::{Completion, Format};
+use epitome_wire::{EncodeMode, Format};
 
 use crate::fixtures;
 
 fn translated(from: Format, name: &str, to: Format) -> String {
     let events = from.decode_request(&fixtures::request(from, name)).unwrap();
-    let body = to.encode(&events, Completion::Legal).unwrap().body;
+    let body = to.encode(&events, EncodeMode::Legal).unwrap().body;
     let value: serde_json::Value = serde_json::from_str(&body).unwrap();
     let mut lines = Vec::new();
     for (key, value) in value.as_object().unwrap() {
@@ -127,7 +127,7 @@ fn responses_becomes_chat() {
 fn a_translated_history_still_says_the_same() {
     let said = |events: &[Event]| -> Vec<String> {
         let is_said = |event: &&Event| match &event.fact {
-            Fact::Instructed { what, .. } => *what == Instruction::Project,
+            Fact::Instructed { what, .. } => *what == InstructionKind::Project,
             _ => true,
         };
         events
@@ -136,8 +136,8 @@ fn a_translated_history_still_says_the_same() {
             .flat_map(|event| {
                 let results = event.fact.results().iter().flat_map(|result| &result.parts);
                 results.chain(event.fact.parts()).filter_map(|part| match part {
-                    Part::Text { text } if !text.starts_with('[') => Some(text.clone()),
-                    Part::ToolCall(call) => Some(format!("{}({})", call.name, call.arguments)),
+                    ContentPart::Text { text } if !text.starts_with('[') => Some(text.clone()),
+                    ContentPart::ToolCall(call) => Some(format!("{}({})", call.name, call.arguments)),
                     _ => None,
                 })
             })
@@ -148,7 +148,7 @@ fn a_translated_history_still_says_the_same() {
         let name = if from == Format::Anthropic { "claude-code.json" } else { name };
         let events = from.decode_request(&fixtures::request(from, name)).unwrap();
         for to in Format::ALL {
-            let body = to.encode(&events, Completion::Legal).unwrap().body;
+            let body = to.encode(&events, EncodeMode::Legal).unwrap().body;
             let again = to.decode_request(&body).unwrap();
             let strip =
                 |texts: Vec<String>| texts.into_iter().map(|text| text.replace(' ', "")).collect::<Vec<_>>();
@@ -160,11 +160,11 @@ fn a_translated_history_still_says_the_same() {
 #[test]
 fn ids_and_arguments_fit_the_format_they_go_to() {
     let call = |id: &str, arguments: &str| {
-        let parts = vec![Part::ToolCall(ToolCall::function(id, "t", arguments))];
-        Event::own(Fact::AssistantSaid { answer: None, model: None, parts }, None)
+        let parts = vec![ContentPart::ToolCall(ToolCall::function(id, "t", arguments))];
+        Event::from_fact(Fact::AssistantSaid { answer: None, model: None, parts }, None)
     };
     let check = |arguments: &str, to: Format, expect: &str| {
-        let body = to.encode([&call("call|1.2", arguments)], Completion::AsRecorded).unwrap().body;
+        let body = to.encode([&call("call|1.2", arguments)], EncodeMode::AsRecorded).unwrap().body;
         assert!(body.contains(expect), "{body}");
     };
     check("{not json", Format::Anthropic, r#""id":"call_1_2","name":"t","input":{"arguments":"{not json"}"#);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use epitome_core::{
     Tokens,
-    context::UNANSWERED,
-    cost::{Extension, extends},
+    context::UNANSWERED_TEXT,
+    cost::{RequestExtension, extends},
 };
 use epitome_wire::{
-    Completion, Format, WireError,
-    legality::{Rules, Violation, check},
+    EncodeMode, Format, WireError,
+    legality::{ProviderRules, RequestViolation, check},
     render::RenderOptions,
 };
 use proptest::prelude::*;
@@ -25,13 +25,13 @@ const INSTRUCTION: &str = "Sum up the \"above\".\nNo tools.";
 
 fn warm(format: Format, request: &str) -> String {
     format
-        .warm(request, INSTRUCTION, Tokens(700))
+        .append_instruction(request, INSTRUCTION, Tokens(700))
         .unwrap_or_else(|error| panic!("{format} {request}: {error}"))
 }
 
 fn breaches(format: Format, request: &str) -> BTreeMap<String, usize> {
     let mut counted = BTreeMap::new();
-    for Violation { breach, .. } in check(format, request, &Rules::of(format)) {
+    for RequestViolation { breach, .. } in check(format, request, &ProviderRules::of(format)) {
         *counted.entry(breach.to_string()).or_default() += 1;
     }
     counted
@@ -42,7 +42,7 @@ fn breaches(format: Format, request: &str) -> BTreeMap<String, usize> {
 fn holds(format: Format, before: &str, after: &str) {
     let mut memo = memo();
     let (old, new) = (format.prompt(before, &mut memo).unwrap(), format.prompt(after, &mut memo).unwrap());
-    assert_eq!(extends(&old, &new), Extension::Extends, "{format}\n{before}\n{after}");
+    assert_eq!(extends(&old, &new), RequestExtension::Extends, "{format}\n{before}\n{after}");
     let newest = format.decode_request(after).unwrap().pop().unwrap();
     assert!(newest.fact.text().ends_with(INSTRUCTION), "{format} {after}");
     let bytes = |request: &str, key: &str| {
@@ -58,7 +58,7 @@ fn every_request_is_read_from_the_cache_and_breaks_no_rule_that_it_kept() {
     let mut refused = Vec::new();
     for fixture in fixtures::requests() {
         let (format, before) = (fixture.format, fixture.text.as_str());
-        let after = match format.warm(before, INSTRUCTION, Tokens(700)) {
+        let after = match format.append_instruction(before, INSTRUCTION, Tokens(700)) {
             Ok(after) => after,
             Err(WireError::CannotAppend { setting }) => {
                 refused.push(format!("{format} {}: {setting}", fixture.name));
@@ -81,13 +81,13 @@ fn every_request_that_was_made_legal_stays_legal() {
     for fixture in fixtures::requests() {
         for format in Format::ALL {
             let events = fixture.format.decode_request(&fixture.text).unwrap();
-            let before = format.encode(&events, Completion::Legal).unwrap().body;
-            let Ok(after) = format.warm(&before, INSTRUCTION, Tokens(700)) else { continue };
-            if check(format, &before, &Rules::of(format)).is_empty() {
+            let before = format.encode(&events, EncodeMode::Legal).unwrap().body;
+            let Ok(after) = format.append_instruction(&before, INSTRUCTION, Tokens(700)) else { continue };
+            if check(format, &before, &ProviderRules::of(format)).is_empty() {
                 tried += 1;
                 holds(format, &before, &after);
                 assert_eq!(
-                    check(format, &after, &Rules::of(format)),
+                    check(format, &after, &ProviderRules::of(format)),
                     [],
                     "{format} {}\n{after}",
                     fixture.name
@@ -108,7 +108,7 @@ fn check_end(format: Format, history: &str, expect: &str) {
     let instruction = serde_json::to_string(INSTRUCTION).unwrap();
     assert_eq!(tail[..end].replace(&instruction, "INSTRUCTION"), expect, "{format} {history}");
     if !history.starts_with("[{\"role\":\"assistant") {
-        assert_eq!(check(format, &after, &Rules::of(format)), [], "{after}");
+        assert_eq!(check(format, &after, &ProviderRules::of(format)), [], "{after}");
     }
 }
 
@@ -117,7 +117,9 @@ fn open_calls_are_answered_first() {
     let anthropic = |history: &str, expect: &str| check_end(Format::Anthropic, history, expect);
     let asked = r#"{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"b","name":"f","input":{}}]}"#;
     let stand = |id: &str| {
-        format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"{UNANSWERED}","is_error":true}}"#)
+        format!(
+            r#"{{"type":"tool_result","tool_use_id":"{id}","content":"{UNANSWERED_TEXT}","is_error":true}}"#
+        )
     };
     let text = r#"{"type":"text","text":INSTRUCTION}"#;
     let said = |blocks: &str| format!(r#"{{"role":"user","content":[{blocks}]}}"#);
@@ -138,12 +140,12 @@ fn open_calls_are_answered_first() {
     let user = r#"{"role":"user","content":INSTRUCTION}"#;
     chat(
         &format!("[ {asked},{} ]", tool("a", "ok")),
-        &format!("[ {asked},{},{},{user} ]", tool("a", "ok"), tool("b", UNANSWERED)),
+        &format!("[ {asked},{},{},{user} ]", tool("a", "ok"), tool("b", UNANSWERED_TEXT)),
     );
     let called = r#"{"role":"assistant","function_call":{"name":"now","arguments":"{}"}}"#;
     chat(
         &format!("[{called}]"),
-        &format!(r#"[{called},{{"role":"function","name":"now","content":"{UNANSWERED}"}},{user}]"#),
+        &format!(r#"[{called},{{"role":"function","name":"now","content":"{UNANSWERED_TEXT}"}},{user}]"#),
     );
 
     let responses = |history: &str, expect: &str| check_end(Format::OpenaiResponses, history, expect);
@@ -152,7 +154,7 @@ fn open_calls_are_answered_first() {
     responses(
         &format!("[{calls}]"),
         &format!(
-            r#"[{calls},{{"type":"custom_tool_call_output","call_id":"b","output":"{UNANSWERED}"}},{user}]"#
+            r#"[{calls},{{"type":"custom_tool_call_output","call_id":"b","output":"{UNANSWERED_TEXT}"}},{user}]"#
         ),
     );
 }
@@ -218,7 +220,7 @@ fn a_request_that_cannot_be_answered_in_words_is_refused() {
     let check = |format: Format, member: &str, setting: &str| {
         let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
         let request = format!(r#"{{"{key}":[{{"role":"user","content":"a"}}],{member}}}"#);
-        let refused = format.warm(&request, "x", Tokens(1)).unwrap_err();
+        let refused = format.append_instruction(&request, "x", Tokens(1)).unwrap_err();
         assert!(
             matches!(refused, WireError::CannotAppend { setting: found } if found == setting),
             "{refused}"
@@ -231,15 +233,15 @@ fn a_request_that_cannot_be_answered_in_words_is_refused() {
     check(Format::Anthropic, r#""tool_choice":{"type":"any"}"#, "tool_choice");
     check(Format::Anthropic, r#""output_config":{"format":{"type":"json_schema"}}"#, "output_config.format");
     for format in Format::ALL {
-        assert!(format.warm("{", "x", Tokens(1)).is_err());
-        assert!(format.warm("[]", "x", Tokens(1)).is_err());
+        assert!(format.append_instruction("{", "x", Tokens(1)).is_err());
+        assert!(format.append_instruction("[]", "x", Tokens(1)).is_err());
         assert_eq!(check_empty(format), 1);
     }
 }
 
 /// How many messages an empty request has once it has its instruction.
 fn check_empty(format: Format) -> usize {
-    let events = format.decode_request(&format.warm("{}", "x", Tokens(1)).unwrap()).unwrap();
+    let events = format.decode_request(&format.append_instruction("{}", "x", Tokens(1)).unwrap()).unwrap();
     events.len() - 1
 }
 
@@ -251,7 +253,7 @@ proptest! {
             let before = format.render(&context, &RenderOptions::of(format)).unwrap().body;
             let after = warm(format, &before);
             holds(format, &before, &after);
-            prop_assert_eq!(check(format, &after, &Rules::of(format)), [], "{}", after);
+            prop_assert_eq!(check(format, &after, &ProviderRules::of(format)), [], "{}", after);
         }
     }
 }

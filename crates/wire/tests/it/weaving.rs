@@ -2,14 +2,17 @@
 
 use epitome_core::{
     Seq,
-    context::{Edit, Tier},
+    context::{SegmentEdit, Tier},
     event::Event,
 };
 use epitome_wire::{
-    Completion, Format,
-    legality::{Rules, check},
+    EncodeMode, Format,
+    history_rewrite::{
+        HistoryUnits, RewritePiece, RewritePlan, has_cache_marks, is_unsendable, plan_full_rewrite,
+        plan_rewrite,
+    },
+    legality::{ProviderRules, check},
     render::RenderOptions,
-    weave::{History, Piece, Plan, is_marked, is_unsendable, plan, rewritten},
 };
 use serde_json::{Value, json};
 
@@ -33,20 +36,20 @@ fn a_history_that_is_written_afresh_repeats_no_marks() {
     let ends: Vec<Seq> =
         events.iter().filter(|event| event.event.normal.is_some()).map(|event| event.id.seq).collect();
     let options = RenderOptions::of(Format::Anthropic);
-    let history = History { ends: &ends, unsent: None };
-    let plan = rewritten(Format::Anthropic, &context(&events), &options, history).unwrap();
+    let history = HistoryUnits { ends: &ends, unsent: None };
+    let plan = plan_full_rewrite(Format::Anthropic, &context(&events), &options, history).unwrap();
     let said: Vec<Value> = plan
         .pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Own(text) => serde_json::from_str(text).unwrap(),
-            Piece::Units { .. } => panic!("{piece:?}"),
+            RewritePiece::Own(text) => serde_json::from_str(text).unwrap(),
+            RewritePiece::Units { .. } => panic!("{piece:?}"),
         })
         .collect();
     assert_eq!(said.len(), 15);
     let body = json!({ "model": "claude-sonnet-4-5", "max_tokens": 9, "messages": said }).to_string();
-    assert!(!is_marked(Format::Anthropic, &body), "{body}");
-    assert_eq!(check(Format::Anthropic, &body, &Rules::of(Format::Anthropic)), []);
+    assert!(!has_cache_marks(Format::Anthropic, &body), "{body}");
+    assert_eq!(check(Format::Anthropic, &body, &ProviderRules::of(Format::Anthropic)), []);
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn only_what_a_provider_reads_is_a_mark() {
     let check = |message: Value, expect: bool| {
         let body = json!({ "model": "m", "max_tokens": 9, "messages": [message] });
         for body in [body.to_string(), format!("{body:#}")] {
-            assert_eq!(is_marked(Format::Anthropic, &body), expect, "{body}");
+            assert_eq!(has_cache_marks(Format::Anthropic, &body), expect, "{body}");
         }
     };
     let mark = json!({ "type": "ephemeral" });
@@ -101,8 +104,8 @@ fn reasoning_of_which_nothing_is_left_is_never_sent() {
         let events: Vec<Event> = format.decode_request(&request).unwrap();
         assert_eq!(events.iter().filter(|event| is_unsendable(event)).count(), usize::from(is_empty));
         let encoded = |completion| format.encode(&events, completion).unwrap().body;
-        assert_eq!(encoded(Completion::AsRecorded), request, "what was recorded is shown as it was");
-        assert_eq!(encoded(Completion::Legal).contains("reasoning"), !is_empty, "{reasoning}");
+        assert_eq!(encoded(EncodeMode::AsRecorded), request, "what was recorded is shown as it was");
+        assert_eq!(encoded(EncodeMode::Legal).contains("reasoning"), !is_empty, "{reasoning}");
         let logged = logged(events);
         let rendered = format.render(&context(&logged), &RenderOptions::of(format)).unwrap().body;
         assert_eq!(rendered.contains("reasoning"), !is_empty, "{reasoning}");
@@ -119,12 +122,12 @@ fn a_unit_with_empty_reasoning_is_written_without_it_once_anything_is_decided() 
     let mut first = true;
     let decided = context(&events).edit("test", |_, segment| {
         let is_first = segment.tier() == Tier::ToolResults && std::mem::take(&mut first);
-        if is_first { Edit::Drop } else { Edit::Keep }
+        if is_first { SegmentEdit::Drop } else { SegmentEdit::Keep }
     });
     let options = RenderOptions::of(format);
-    let Plan { pieces, onward } =
-        plan(format, &decided, &options, History { ends: &ends, unsent: None }).unwrap();
+    let RewritePlan { pieces, onward } =
+        plan_rewrite(format, &decided, &options, HistoryUnits { ends: &ends, unsent: None }).unwrap();
     let call = r#"{"type":"function_call","call_id":"b","name":"t","arguments":"{}"}"#;
-    assert_eq!(pieces, [Piece::Units { from: 0, to: 1 }, Piece::Own(call.to_owned())]);
+    assert_eq!(pieces, [RewritePiece::Units { from: 0, to: 1 }, RewritePiece::Own(call.to_owned())]);
     assert_eq!(onward, 4);
 }

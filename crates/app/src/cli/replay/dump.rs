@@ -13,29 +13,29 @@ use std::{
 use anyhow::{Context as _, bail};
 use epitome::{
     core::{Digest, Fact, event::Usage},
-    replay::Shown,
+    replay::ReplayedRequest,
     wire::{
         Format,
-        render::{Breakpoints, RenderOptions, Rendered},
+        render::{CacheBreakpoints, RenderOptions, RenderedRequest},
     },
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    super::text,
-    subject::{Place, Subject},
+    super::text_format,
+    replay_location::{ReplayLocation, ReplaySubject},
 };
 
 /// Folder for requests.
-pub(super) struct Dump {
+pub(super) struct RequestDump {
     folder: PathBuf,
     /// Files that are replayed and must not be overwritten.
     read: Vec<PathBuf>,
 }
 
 /// The requests of a session under a policy.
-pub(super) struct Requests {
+pub(super) struct DumpFile {
     path: PathBuf,
     file: BufWriter<File>,
     format: Format,
@@ -44,47 +44,53 @@ pub(super) struct Requests {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct DumpLine<'a> {
     call: u64,
     answer: Option<&'a str>,
     time: Option<String>,
     prefix_messages: usize,
     request: Value,
-    summarizer: Option<Summarizer>,
+    summarizer: Option<DumpedSummarizerCall>,
 }
 
 #[derive(Serialize)]
-struct Summarizer {
+struct DumpedSummarizerCall {
     input_tokens: u64,
     cached_tokens: u64,
     output_tokens: u64,
     request: Value,
 }
 
-impl Dump {
+impl RequestDump {
     /// Creates the folder, unless two of the places would be written to one file.
-    pub(super) fn new(folder: &Path, places: &[Place]) -> anyhow::Result<Self> {
+    pub(super) fn new(folder: &Path, places: &[ReplayLocation]) -> anyhow::Result<Self> {
         let mut names = BTreeSet::new();
-        if let Some(twice) = places.iter().map(Place::name).find(|name| !names.insert(name.clone())) {
+        if let Some(twice) = places.iter().map(ReplayLocation::name).find(|name| !names.insert(name.clone()))
+        {
             bail!(
                 "--dump names files as the sessions' files, and there are two {twice}: replay them one by one"
             );
         }
         fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        Ok(Self { folder: folder.to_owned(), read: places.iter().filter_map(Place::path).collect() })
+        Ok(Self { folder: folder.to_owned(), read: places.iter().filter_map(ReplayLocation::path).collect() })
     }
 
     /// Begins the file of a session, overwriting an older one.
-    pub(super) fn file(&self, policy: &str, subject: &Subject, format: Format) -> anyhow::Result<Requests> {
+    pub(super) fn file(
+        &self,
+        policy: &str,
+        subject: &ReplaySubject,
+        format: Format,
+    ) -> anyhow::Result<DumpFile> {
         let folder = self.folder.join(as_name(policy));
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let path = folder.join(as_name(&subject.dumped_as()));
+        let path = folder.join(as_name(&subject.dump_file_name()));
         if path.canonicalize().is_ok_and(|path| self.read.contains(&path)) {
             bail!("--dump would write over {}, which is being replayed: name another folder", path.display());
         }
         let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Requests { path, file: BufWriter::new(file), format, sent: Vec::new() })
+        Ok(DumpFile { path, file: BufWriter::new(file), format, sent: Vec::new() })
     }
 }
 
@@ -94,10 +100,10 @@ fn as_name(name: &str) -> String {
     if Path::new(&safe).file_name().is_some() { safe } else { format!("_{safe}") }
 }
 
-impl Requests {
+impl DumpFile {
     /// Writes a call.
-    pub(super) fn write(&mut self, shown: &Shown<'_>) -> anyhow::Result<()> {
-        let unmarked = RenderOptions { breakpoints: Breakpoints::AsSent, ..shown.options.clone() };
+    pub(super) fn write(&mut self, shown: &ReplayedRequest<'_>) -> anyhow::Result<()> {
+        let unmarked = RenderOptions { breakpoints: CacheBreakpoints::AsSent, ..shown.options.clone() };
         let rendered = self.format.render(shown.context, &unmarked)?;
         let digests: Vec<Digest> =
             messages(&rendered).map(|message| Digest::of(message.as_bytes())).collect();
@@ -107,14 +113,14 @@ impl Requests {
             _ => None,
         };
         let summarised = shown.summariser.zip(shown.played.summarised.as_ref());
-        let line = Line {
+        let line = DumpLine {
             call: shown.played.call,
             answer: answer.or(shown.answer.event.origin.as_deref()),
-            time: shown.played.at.and_then(text::rfc3339),
+            time: shown.played.at.and_then(text_format::rfc3339),
             prefix_messages: same,
             request: serde_json::from_str(&after(&rendered, same))?,
             summarizer: match summarised {
-                Some((request, summarised)) => Some(Summarizer::of(request, &summarised.usage)?),
+                Some((request, summarised)) => Some(DumpedSummarizerCall::of(request, &summarised.usage)?),
                 None => None,
             },
         };
@@ -129,7 +135,7 @@ impl Requests {
     }
 }
 
-impl Summarizer {
+impl DumpedSummarizerCall {
     fn of(request: &str, usage: &Usage) -> anyhow::Result<Self> {
         Ok(Self {
             input_tokens: usage.input().0,
@@ -140,12 +146,12 @@ impl Summarizer {
     }
 }
 
-fn messages(rendered: &Rendered) -> impl Iterator<Item = &str> {
+fn messages(rendered: &RenderedRequest) -> impl Iterator<Item = &str> {
     rendered.messages.iter().filter_map(|message| rendered.body.get(message.bytes.clone()))
 }
 
 /// A request without its first `messages` messages.
-fn after(rendered: &Rendered, messages: usize) -> String {
+fn after(rendered: &RenderedRequest, messages: usize) -> String {
     let body = &rendered.body;
     let Some(first) = rendered.messages.first() else { return body.clone() };
     let from = match rendered.messages.get(messages) {

@@ -1,18 +1,18 @@
 //! `replay`: the cost of each policy, and what it would have lost.
 
+mod assumptions;
 mod dump;
-mod notes;
 mod picture;
-mod play;
 mod plot;
-mod recorded;
+mod recorded_usage;
+mod replay_location;
 mod report;
-mod rows;
+mod result_rows;
 #[cfg(test)]
-mod sample;
+mod sample_session;
 mod series;
-mod subject;
 mod svg;
+mod thread_replay;
 
 use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
@@ -21,25 +21,25 @@ use clap::{Args as ClapArgs, ValueEnum};
 use epitome::{
     core::{
         Tokens,
-        cost::Mode,
+        cost::CacheAssumption,
         policy::{Policy, PolicyError},
         profile::{Profile, Profiles},
     },
-    replay::{Contender, Writer},
+    replay::{CandidateSummariser, ReplayCandidate},
 };
 
 use self::{
-    dump::Dump,
-    play::Replay,
-    report::{Report, Wanted},
-    subject::Place,
+    dump::RequestDump,
+    replay_location::ReplayLocation,
+    report::{ReplayReport, ReplayReportOptions},
+    thread_replay::ThreadReplayer,
 };
 use super::{
-    open::Store,
-    output::Output,
+    output::CliOutput,
     parallel::for_all,
     policies,
-    view::{Amount, parse_amount, profiles},
+    request_source::{TokenAmount, parse_amount, profiles},
+    store_lookup::DatabaseLocation,
 };
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -78,7 +78,7 @@ summariser's.
       Your own policy beside the default, and a picture of both
   epitome replay sessions/ --model claude-opus-4-5 --budget 60k,200k --cache ideal,breakpoints --csv
       Every combination, as rows for a spreadsheet")]
-pub(crate) struct Args {
+pub(crate) struct ReplayArgs {
     /// Transcripts, folders of them, or sessions of the log.
     #[arg(required = true, value_name = "FILE|SESSION|DIR")]
     names: Vec<String>,
@@ -93,7 +93,7 @@ pub(crate) struct Args {
 
     /// Largest size of a request in tokens, or several sizes. By default the model's window.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_amount)]
-    budget: Vec<Amount>,
+    budget: Vec<TokenAmount>,
 
     /// Behaviour of the provider's cache to simulate, or both.
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "breakpoints")]
@@ -101,7 +101,7 @@ pub(crate) struct Args {
 
     /// Author of the policies' summaries, whose work is charged.
     #[arg(long, value_name = "WHO", default_value = "built-in")]
-    summariser: SummariserArg,
+    summariser: SummaryAuthorArg,
 
     /// File of model profiles that add to the built-in ones or override them.
     #[arg(long, value_name = "FILE")]
@@ -141,7 +141,7 @@ enum CacheMode {
     Breakpoints,
 }
 
-impl From<CacheMode> for Mode {
+impl From<CacheMode> for CacheAssumption {
     fn from(mode: CacheMode) -> Self {
         match mode {
             CacheMode::Ideal => Self::Ideal,
@@ -152,7 +152,7 @@ impl From<CacheMode> for Mode {
 
 /// Author of summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SummariserArg {
+enum SummaryAuthorArg {
     /// Code, which costs nothing.
     BuiltIn,
     /// The session's own model, which continues its last request.
@@ -161,7 +161,7 @@ enum SummariserArg {
 
 /// One combination of settings to replay with.
 #[derive(Clone, Copy, Debug)]
-struct Setting<'a> {
+struct ReplaySetting<'a> {
     /// `None` for each session's own model.
     model: Option<&'a Profile>,
     /// `None` for the model's window.
@@ -169,33 +169,37 @@ struct Setting<'a> {
     cache: CacheMode,
 }
 
-impl Setting<'_> {
+impl ReplaySetting<'_> {
     fn asks_the_same(&self, other: &Self) -> bool {
         self.model.map(|profile| &profile.name) == other.model.map(|profile| &profile.name)
     }
 }
 
-pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &ReplayArgs,
+    store: &DatabaseLocation,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let profiles = profiles(args.profiles.as_deref())?;
     let settings = settings(args, &profiles)?;
     if args.dump.is_some() && settings.len() != 1 {
         bail!("--dump writes one request a call: give one model, one budget and one kind of cache");
     }
-    let (places, unread) = Place::all(&args.names)?;
+    let (places, unread) = ReplayLocation::from_names(&args.names)?;
     args.svg.as_deref().map(|path| picture::check(path, &places)).transpose()?;
-    let replay = Replay {
+    let replay = ThreadReplayer {
         args,
         profiles: &profiles,
         contenders: contenders(args)?,
         settings,
-        dump: args.dump.as_deref().map(|folder| Dump::new(folder, &places)).transpose()?,
+        dump: args.dump.as_deref().map(|folder| RequestDump::new(folder, &places)).transpose()?,
         draws: args.svg.is_some() || !(out.is_json() || args.csv),
     };
-    let mut report = Report::new(&replay.contenders, &replay.settings, unread);
+    let mut report = ReplayReport::new(&replay.contenders, &replay.settings, unread);
     for_all(
         &places,
-        Place::name,
-        |place| replay.place(place, store),
+        ReplayLocation::name,
+        |place| replay.replay_all(place, store),
         |place, outcomes| {
             match outcomes {
                 Ok(outcomes) => report.add(outcomes),
@@ -204,26 +208,27 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             Ok(())
         },
     )?;
-    let wanted = Wanted { csv: args.csv, plot: args.plot, svg: args.svg.as_deref(), drift: args.drift };
-    report.tell(&wanted, &mut out)?;
+    let wanted =
+        ReplayReportOptions { csv: args.csv, plot: args.plot, svg: args.svg.as_deref(), drift: args.drift };
+    report.print(&wanted, &mut out)?;
     Ok(report.exit_code())
 }
 
-fn contenders(args: &Args) -> anyhow::Result<Vec<Contender>> {
-    let baselines = Contender::baselines();
-    let mut found: Vec<Contender> = Vec::new();
+fn contenders(args: &ReplayArgs) -> anyhow::Result<Vec<ReplayCandidate>> {
+    let baselines = ReplayCandidate::baselines();
+    let mut found: Vec<ReplayCandidate> = Vec::new();
     for name in &args.policy {
         match baselines.iter().find(|baseline| baseline.name() == name) {
-            _ if name == "all" => found.extend(Contender::all()),
+            _ if name == "all" => found.extend(ReplayCandidate::all()),
             Some(baseline) => found.push(baseline.clone()),
             None => found.push(policy(name, &baselines, &found)?),
         }
     }
     let mut names = BTreeSet::new();
     found.retain(|contender| names.insert(contender.name().to_owned()));
-    if args.summariser == SummariserArg::Session {
+    if args.summariser == SummaryAuthorArg::Session {
         for contender in &mut found {
-            contender.writer = Writer::Session;
+            contender.writer = CandidateSummariser::Session;
         }
     }
     Ok(found)
@@ -231,10 +236,14 @@ fn contenders(args: &Args) -> anyhow::Result<Vec<Contender>> {
 
 /// Finds a policy by its name or in a file. A changed policy that still has the name of another is named
 /// after its file.
-fn policy(name: &str, baselines: &[Contender], found: &[Contender]) -> anyhow::Result<Contender> {
+fn policy(
+    name: &str,
+    baselines: &[ReplayCandidate],
+    found: &[ReplayCandidate],
+) -> anyhow::Result<ReplayCandidate> {
     let mut policy = policies::find(name).map_err(|error| match error.downcast_ref() {
         Some(PolicyError::Unknown { known, .. }) => {
-            let baselines: Vec<&str> = baselines.iter().map(Contender::name).collect();
+            let baselines: Vec<&str> = baselines.iter().map(ReplayCandidate::name).collect();
             anyhow!(
                 "there is no policy `{name}`: name policies ({}), baselines ({}), all, or a file (NAME.toml)",
                 known.join(", "),
@@ -247,10 +256,10 @@ fn policy(name: &str, baselines: &[Contender], found: &[Contender]) -> anyhow::R
     if known.filter(|known| known.name == policy.name).any(|known| *known != policy) {
         name.clone_into(&mut policy.name);
     }
-    Ok(Contender::of(policy))
+    Ok(ReplayCandidate::of(policy))
 }
 
-fn settings<'a>(args: &Args, profiles: &'a Profiles) -> anyhow::Result<Vec<Setting<'a>>> {
+fn settings<'a>(args: &ReplayArgs, profiles: &'a Profiles) -> anyhow::Result<Vec<ReplaySetting<'a>>> {
     let mut models = Vec::new();
     for model in &args.model {
         let profile = profiles.find(model);
@@ -262,7 +271,9 @@ fn settings<'a>(args: &Args, profiles: &'a Profiles) -> anyhow::Result<Vec<Setti
     }
     let mut windows = Vec::new();
     for amount in &args.budget {
-        let Amount::Tokens(tokens) = amount else { bail!("--budget is an amount of tokens, such as 60k") };
+        let TokenAmount::Tokens(tokens) = amount else {
+            bail!("--budget is an amount of tokens, such as 60k")
+        };
         windows.push(Some(Tokens(*tokens)));
     }
     let or_one = |given: Vec<_>| if given.is_empty() { vec![None] } else { given };
@@ -270,7 +281,11 @@ fn settings<'a>(args: &Args, profiles: &'a Profiles) -> anyhow::Result<Vec<Setti
     let mut settings = Vec::new();
     for model in or_one(models) {
         for window in &windows {
-            settings.extend(args.cache.iter().map(|cache| Setting { model, window: *window, cache: *cache }));
+            settings.extend(args.cache.iter().map(|cache| ReplaySetting {
+                model,
+                window: *window,
+                cache: *cache,
+            }));
         }
     }
     Ok(settings)

@@ -6,48 +6,48 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use epitome::replay::{Contender, Played};
+use epitome::replay::{ReplayCandidate, ReplayRow};
 
 use super::{
-    Args, CacheMode, Setting, SummariserArg,
+    CacheMode, ReplayArgs, ReplaySetting, SummaryAuthorArg,
     plot::plot,
-    series::{Series, Title},
-    subject::Place,
+    replay_location::ReplayLocation,
+    series::{PictureTitle, PolicySeries},
     svg::svg,
 };
 
 /// A session that can be drawn.
-pub(super) struct Picture {
-    pub(super) title: Title,
+pub(super) struct ReplayPicture {
+    pub(super) title: PictureTitle,
     /// Calls by contender.
-    pub(super) calls: Vec<Vec<Played>>,
+    pub(super) calls: Vec<Vec<ReplayRow>>,
 }
 
-impl Picture {
+impl ReplayPicture {
     /// Number of calls.
     pub(super) fn length(&self) -> usize {
         self.calls.iter().map(Vec::len).max().unwrap_or(0)
     }
 
     /// Draws with letters.
-    pub(super) fn plot(&self, contenders: &[Contender], width: usize) -> String {
+    pub(super) fn plot(&self, contenders: &[ReplayCandidate], width: usize) -> String {
         plot(&self.title, &self.series(contenders), width)
     }
 
     /// Writes the picture to a file.
-    pub(super) fn write(&self, contenders: &[Contender], path: &Path) -> anyhow::Result<()> {
+    pub(super) fn write(&self, contenders: &[ReplayCandidate], path: &Path) -> anyhow::Result<()> {
         let drawn = svg(&self.title, &self.series(contenders));
         fs::write(path, drawn).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn series<'a>(&'a self, contenders: &'a [Contender]) -> Vec<Series<'a>> {
+    fn series<'a>(&'a self, contenders: &'a [ReplayCandidate]) -> Vec<PolicySeries<'a>> {
         let calls = contenders.iter().zip(&self.calls);
-        calls.map(|(contender, calls)| Series { policy: contender.name(), calls }).collect()
+        calls.map(|(contender, calls)| PolicySeries { policy: contender.name(), calls }).collect()
     }
 }
 
 /// Checks that a picture can be written there, before the time for a replay is spent.
-pub(super) fn check(path: &Path, places: &[Place]) -> anyhow::Result<()> {
+pub(super) fn check(path: &Path, places: &[ReplayLocation]) -> anyhow::Result<()> {
     if path.canonicalize().is_ok_and(|path| places.iter().any(|place| place.path().as_ref() == Some(&path))) {
         bail!("--svg {}: this is being replayed; name another file", path.display());
     }
@@ -64,8 +64,8 @@ pub(super) fn check(path: &Path, places: &[Place]) -> anyhow::Result<()> {
 }
 
 /// Command that draws a session again.
-pub(super) fn command(args: &Args, setting: &Setting<'_>, place: &Place) -> String {
-    let mut words = vec!["epitome replay".to_owned(), quoted(&place.given())];
+pub(super) fn command(args: &ReplayArgs, setting: &ReplaySetting<'_>, place: &ReplayLocation) -> String {
+    let mut words = vec!["epitome replay".to_owned(), quoted(&place.given_name())];
     let mut option = |name: &str, value: Option<String>| {
         words.extend(value.map(|value| format!("--{name} {}", quoted(&value))));
     };
@@ -74,7 +74,7 @@ pub(super) fn command(args: &Args, setting: &Setting<'_>, place: &Place) -> Stri
     option("model", setting.model.map(|profile| profile.name.clone()));
     option("budget", setting.window.map(|window| window.0.to_string()));
     option("cache", (setting.cache == CacheMode::Ideal).then(|| "ideal".to_owned()));
-    option("summariser", (args.summariser == SummariserArg::Session).then(|| "session".to_owned()));
+    option("summariser", (args.summariser == SummaryAuthorArg::Session).then(|| "session".to_owned()));
     option("models", args.profiles.as_ref().map(path));
     option("svg", args.svg.as_ref().map(path));
     words.join(" ")

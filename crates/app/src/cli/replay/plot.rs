@@ -12,9 +12,11 @@ use unicode_width::UnicodeWidthStr;
 use super::{
     super::{
         output::{BOLD, DIM},
-        text,
+        text_format,
     },
-    series::{Column, Marks, Series, Title, ceiling, full_history, length, ratio, step},
+    series::{
+        ChartColumn, ChartMarks, PictureTitle, PolicySeries, ceiling, full_history, length, ratio, step,
+    },
 };
 
 /// Width left of the charts, for labels of the scale and of the lanes.
@@ -25,18 +27,18 @@ const STRETCH: usize = 4;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws the charts in lines of at most `width` columns.
-pub(crate) fn plot(title: &Title, series: &[Series<'_>], width: usize) -> String {
+pub(crate) fn plot(title: &PictureTitle, series: &[PolicySeries<'_>], width: usize) -> String {
     let width = width.max(40);
     let calls = length(series);
     let mut lines = vec![
-        format!("{BOLD}{}{BOLD:#}", text::one_line(&title.session, width)),
-        text::one_line(&headline(title, calls), width),
+        format!("{BOLD}{}{BOLD:#}", text_format::one_line(&title.session, width)),
+        text_format::one_line(&headline(title, calls), width),
     ];
     if calls == 0 {
         lines.push(format!("{DIM}no calls to draw{DIM:#}"));
         return joined(&lines);
     }
-    let frame = Frame::new(title, series, width);
+    let frame = ChartFrame::new(title, series, width);
     let full = full_history(series).filter(|_| series.len() > 1);
     for series in series {
         lines.push(String::new());
@@ -57,26 +59,26 @@ fn joined(lines: &[String]) -> String {
     })
 }
 
-fn headline(title: &Title, calls: usize) -> String {
-    let window = title.window.map(|window| format!(" · window of {} tokens", text::tokens(window)));
-    let calls = text::count(calls as u64, "call");
+fn headline(title: &PictureTitle, calls: usize) -> String {
+    let window = title.window.map(|window| format!(" · window of {} tokens", text_format::tokens(window)));
+    let calls = text_format::count(calls as u64, "call");
     format!("{calls}{} · {}", window.unwrap_or_default(), title.model)
 }
 
 /// The policy and the totals of its calls: the important ones first, and more as far as there is room.
-fn caption(series: &Series<'_>, full: Option<Money>, width: usize) -> String {
+fn caption(series: &PolicySeries<'_>, full: Option<Money>, width: usize) -> String {
     let totals = series.totals();
     let marks = &totals.marks;
-    let mut facts = vec![format!("peak {}", text::tokens(totals.peak))];
+    let mut facts = vec![format!("peak {}", text_format::tokens(totals.peak))];
     if let Some(money) = totals.money {
         let against = full.filter(|_| !series.is_full_history());
         let against = against.map(|full| format!(" ({} none)", ratio(money, full)));
         facts.push(format!("{money}{}", against.unwrap_or_default()));
     }
     facts.extend(totals.failures());
-    facts.push(text::count(marks.reset(), "reset"));
-    facts.push(format!("mean {}", text::tokens(totals.mean())));
-    let name = text::one_line(series.policy, width / 3);
+    facts.push(text_format::count(marks.reset(), "reset"));
+    facts.push(format!("mean {}", text_format::tokens(totals.mean())));
+    let name = text_format::one_line(series.policy, width / 3);
     let mut line = format!("{BOLD}{name}{BOLD:#} ");
     let mut room = width.saturating_sub(name.width() + 1);
     for (index, fact) in facts.iter().enumerate() {
@@ -90,7 +92,7 @@ fn caption(series: &Series<'_>, full: Option<Money>, width: usize) -> String {
 }
 
 /// Dimensions that all charts share.
-struct Frame {
+struct ChartFrame {
     calls: usize,
     /// Number of columns with calls.
     columns: usize,
@@ -102,8 +104,8 @@ struct Frame {
     width: usize,
 }
 
-impl Frame {
-    fn new(title: &Title, series: &[Series<'_>], width: usize) -> Self {
+impl ChartFrame {
+    fn new(title: &PictureTitle, series: &[PolicySeries<'_>], width: usize) -> Self {
         let calls = length(series);
         let room = width - GUTTER;
         let columns = calls.min(room);
@@ -130,9 +132,9 @@ impl Frame {
         Some(self.eighths(window).div_ceil(8) - 1)
     }
 
-    fn chart(&self, columns: &[Column]) -> Vec<String> {
+    fn chart(&self, columns: &[ChartColumn]) -> Vec<String> {
         let mut lines: Vec<_> = (0..self.rows).rev().map(|row| self.row(columns, row)).collect();
-        let mut lane = |name: &str, letter: &dyn Fn(&Column) -> char| {
+        let mut lane = |name: &str, letter: &dyn Fn(&ChartColumn) -> char| {
             let letters: Vec<_> = columns.iter().map(letter).collect();
             if letters.iter().any(|letter| *letter != ' ') {
                 let drawn: String = letters.into_iter().map(|letter| self.spread(letter, ' ')).collect();
@@ -151,10 +153,10 @@ impl Frame {
         let window = self.window_row();
         let edge = || {
             let edge = u128::from(self.ceiling.0) * (row as u128 + 1) / self.rows as u128;
-            text::short(u64::try_from(edge).unwrap_or(u64::MAX))
+            text_format::short(u64::try_from(edge).unwrap_or(u64::MAX))
         };
         match row {
-            _ if window == Some(row) => self.window.map(text::tokens).unwrap_or_default(),
+            _ if window == Some(row) => self.window.map(text_format::tokens).unwrap_or_default(),
             0 => "0".to_owned(),
             _ if row + 1 == self.rows => edge(),
             _ if self.ceiling.0 > 100
@@ -167,7 +169,7 @@ impl Frame {
         }
     }
 
-    fn row(&self, columns: &[Column], row: usize) -> String {
+    fn row(&self, columns: &[ChartColumn], row: usize) -> String {
         let window = self.window_row();
         let empty = if window == Some(row) { '┄' } else { ' ' };
         let mut line = margin(&self.label(row));
@@ -201,7 +203,7 @@ impl Frame {
     }
 
     /// Numbers of the calls, beneath the last chart.
-    fn axis(&self, series: &[Series<'_>]) -> [String; 2] {
+    fn axis(&self, series: &[PolicySeries<'_>]) -> [String; 2] {
         let longest = series.iter().max_by_key(|series| series.calls.len());
         let number = |index: usize| longest.and_then(|series| series.calls.get(index)).map(|call| call.call);
         let last = self.calls - 1;
@@ -226,17 +228,19 @@ impl Frame {
         [format!("{}{ticks}", margin("")), format!("{}{DIM}{numbers}{DIM:#}", margin("call"))]
     }
 
-    fn legend(&self, title: &Title, series: &[Series<'_>]) -> Vec<String> {
-        let mut all = Marks::default();
+    fn legend(&self, title: &PictureTitle, series: &[PolicySeries<'_>]) -> Vec<String> {
+        let mut all = ChartMarks::default();
         for series in series {
             all.join(&series.totals().marks);
         }
         let mut words = vec!["█ tokens sent".to_owned()];
         match title.window {
             Some(window) if self.window_row().is_some() => {
-                words.push(format!("┄ window {}", text::tokens(window)));
+                words.push(format!("┄ window {}", text_format::tokens(window)));
             }
-            Some(window) => words.push(format!("the window of {} is above the charts", text::tokens(window))),
+            Some(window) => {
+                words.push(format!("the window of {} is above the charts", text_format::tokens(window)))
+            }
             None => {}
         }
         if series.iter().any(|series| self.window.is_some_and(|window| series.totals().peak > window)) {
@@ -287,7 +291,7 @@ fn flowed(items: &[String], width: usize) -> Vec<String> {
             Some(line) if line.chars().count() + 3 + item.chars().count() <= width => {
                 let _ = write!(line, "   {item}");
             }
-            _ => lines.extend(text::wrapped(item, width)),
+            _ => lines.extend(text_format::wrapped(item, width)),
         }
     }
     lines
@@ -295,9 +299,9 @@ fn flowed(items: &[String], width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample, *};
+    use super::{super::sample_session, *};
 
-    fn plain(title: &Title, series: &[Series<'_>], width: usize) -> String {
+    fn plain(title: &PictureTitle, series: &[PolicySeries<'_>], width: usize) -> String {
         let drawn = anstream::adapter::strip_str(&plot(title, series, width)).to_string();
         for line in drawn.lines() {
             assert!(line.width() <= width, "{} columns of {width}: {line}", line.width());
@@ -307,8 +311,8 @@ mod tests {
 
     #[test]
     fn a_session_of_200_calls_at_60_columns() {
-        let session = sample::session(200);
-        insta::assert_snapshot!(plain(&sample::title(), &session.series(), 60), @r"
+        let session = sample_session::session(200);
+        insta::assert_snapshot!(plain(&sample_session::title(), &session.series(), 60), @r"
         Make the parser keep comments
         200 calls · window of 100k tokens · claude-opus-5
 
@@ -355,8 +359,8 @@ mod tests {
 
     #[test]
     fn a_session_of_40_calls_at_100_columns() {
-        let session = sample::session(40);
-        insta::assert_snapshot!(plain(&sample::title(), &session.series()[2..], 100), @r"
+        let session = sample_session::session(40);
+        insta::assert_snapshot!(plain(&sample_session::title(), &session.series()[2..], 100), @r"
         Make the parser keep comments
         40 calls · window of 100k tokens · claude-opus-5
 
@@ -380,8 +384,8 @@ mod tests {
 
     #[test]
     fn many_policies_share_one_scale() {
-        let session = sample::crowd(300, 7);
-        insta::assert_snapshot!(plain(&sample::title(), &session.series(), 80), @r"
+        let session = sample_session::crowd(300, 7);
+        insta::assert_snapshot!(plain(&sample_session::title(), &session.series(), 80), @r"
         Make the parser keep comments
         300 calls · window of 100k tokens · claude-opus-5
 
@@ -455,14 +459,14 @@ mod tests {
 
     #[test]
     fn no_calls_one_call_and_calls_of_nothing_are_drawn() {
-        let title = Title { window: None, ..sample::title() };
-        let none: Vec<Series<'_>> = Vec::new();
+        let title = PictureTitle { window: None, ..sample_session::title() };
+        let none: Vec<PolicySeries<'_>> = Vec::new();
         insta::assert_snapshot!(plain(&title, &none, 60), @r"
         Make the parser keep comments
         0 calls · claude-opus-5
         no calls to draw
         ");
-        let session = sample::session(1);
+        let session = sample_session::session(1);
         insta::assert_snapshot!(plain(&title, &session.series()[..1], 60), @r"
         Make the parser keep comments
         1 call · claude-opus-5
@@ -479,12 +483,13 @@ mod tests {
 
         █ tokens sent
         ");
-        let mut session = sample::session(3);
+        let mut session = sample_session::session(3);
         let calls = &mut session.policies[0].calls;
         for call in calls.iter_mut() {
             (call.tokens, call.money, call.at) = (Tokens(0), None, None);
         }
-        let series = [Series { policy: "nothing", calls }, Series { policy: "empty", calls: &[] }];
+        let series =
+            [PolicySeries { policy: "nothing", calls }, PolicySeries { policy: "empty", calls: &[] }];
         insta::assert_snapshot!(plain(&title, &series, 60), @r"
         Make the parser keep comments
         3 calls · claude-opus-5
@@ -513,15 +518,16 @@ mod tests {
 
     #[test]
     fn hostile_names_and_sizes_break_no_line() {
-        let mut session = sample::session(30);
+        let mut session = sample_session::session(30);
         session.policies[0].calls[3].tokens = Tokens(u64::MAX);
-        let title = Title {
+        let title = PictureTitle {
             session: "\u{1b}[2Jevil\nname 日本語".repeat(40),
             window: Some(Tokens(u64::MAX)),
-            ..sample::title()
+            ..sample_session::title()
         };
-        let series = [Series {
-            policy: "a\nb\u{7}<&>日本語日本語日本語日本語日本語", ..session.series()[0]
+        let series = [PolicySeries {
+            policy: "a\nb\u{7}<&>日本語日本語日本語日本語日本語",
+            ..session.series()[0]
         }];
         for width in [0, 60, 61, 99, 160] {
             let drawn = plain(&title, &series, width.max(40));
@@ -531,11 +537,11 @@ mod tests {
 
     #[test]
     fn marks_of_long_sessions_are_counted_and_never_lost() {
-        let session = sample::session(10_000);
+        let session = sample_session::session(10_000);
         let series = session.series();
         for series in &series {
             let totals = series.totals();
-            let drawn = plain(&sample::title(), &[*series], 100);
+            let drawn = plain(&sample_session::title(), &[*series], 100);
             let lane = |name: &str| {
                 let line = drawn.lines().find(|line| line.trim_start().starts_with(name));
                 let letters = line.unwrap_or("").trim_start().trim_start_matches(name).to_owned();

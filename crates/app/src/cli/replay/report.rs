@@ -4,42 +4,42 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::bail;
 use epitome::replay::{
-    Contender, Total,
-    recorded::Comparison,
-    retention::{Held, Retention},
+    ReplayCandidate, ReplayTotals,
+    recorded_usage::ComparisonTotals,
+    retention::{FactRetention, RetentionForm},
 };
 use serde_json::{Value, json};
 
 use super::{
     super::{
-        output::{BOLD, DIM, NOTE, Output},
-        text,
+        output::{BOLD, CliOutput, DIM, NOTE},
+        text_format,
     },
-    Setting, notes,
-    picture::Picture,
-    play::{Outcome, Recorded},
-    recorded,
-    rows::{self, STEPS, cache_name, flat, row},
+    ReplaySetting, assumptions,
+    picture::ReplayPicture,
+    recorded_usage,
+    result_rows::{self, COMPACTION_COUNT_NAMES, cache_name, flatten_row, row},
+    thread_replay::{RecordedUsageCheck, ThreadReplayOutcome},
 };
 
 /// Results of all threads.
-pub(super) struct Report<'a> {
-    contenders: &'a [Contender],
-    settings: &'a [Setting<'a>],
-    totals: Vec<Vec<Total>>,
-    outcomes: Vec<Outcome>,
+pub(super) struct ReplayReport<'a> {
+    contenders: &'a [ReplayCandidate],
+    settings: &'a [ReplaySetting<'a>],
+    totals: Vec<Vec<ReplayTotals>>,
+    outcomes: Vec<ThreadReplayOutcome>,
     /// Number of their sessions.
     sessions: u64,
     /// Number of threads without calls.
     idle: u64,
-    comparison: Comparison,
+    comparison: ComparisonTotals,
     /// Session with the most calls.
-    picture: Option<Picture>,
+    picture: Option<ReplayPicture>,
     unread: Vec<String>,
 }
 
 /// Choice of what is reported.
-pub(super) struct Wanted<'a> {
+pub(super) struct ReplayReportOptions<'a> {
     pub(super) csv: bool,
     pub(super) plot: bool,
     pub(super) svg: Option<&'a Path>,
@@ -47,7 +47,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Contender that the others are measured against.
-const FULL: &str = "none";
+const FULL_HISTORY_POLICY: &str = "none";
 
 const COLUMNS: [&str; 18] = [
     "policy", "calls", "peak", "mean", "sent", "cached", "resets", "sums", "cost", "share", "over",
@@ -57,23 +57,27 @@ const COLUMNS: [&str; 18] = [
 /// Widest table before its columns move together.
 const WIDTH: usize = 120;
 
-impl<'a> Report<'a> {
-    pub(super) fn new(contenders: &'a [Contender], settings: &'a [Setting<'a>], unread: Vec<String>) -> Self {
+impl<'a> ReplayReport<'a> {
+    pub(super) fn new(
+        contenders: &'a [ReplayCandidate],
+        settings: &'a [ReplaySetting<'a>],
+        unread: Vec<String>,
+    ) -> Self {
         Self {
             contenders,
             settings,
-            totals: vec![vec![Total::default(); contenders.len()]; settings.len()],
+            totals: vec![vec![ReplayTotals::default(); contenders.len()]; settings.len()],
             outcomes: Vec::new(),
             sessions: 0,
             idle: 0,
-            comparison: Comparison::default(),
+            comparison: ComparisonTotals::default(),
             picture: None,
             unread,
         }
     }
 
     /// Adds the threads of a place.
-    pub(super) fn add(&mut self, outcomes: Vec<Outcome>) {
+    pub(super) fn add(&mut self, outcomes: Vec<ThreadReplayOutcome>) {
         for mut outcome in outcomes {
             if !outcome.has_calls() {
                 self.idle += 1;
@@ -83,13 +87,13 @@ impl<'a> Report<'a> {
             for (all, one) in self.totals.iter_mut().zip(&outcome.totals) {
                 all.iter_mut().zip(one).for_each(|(all, one)| *all += one);
             }
-            match std::mem::replace(&mut outcome.recorded, Recorded::NotAsked) {
-                Recorded::NotAsked => {}
-                Recorded::Silent => self.comparison.add(None),
-                Recorded::Told(compared) => self.comparison.add(Some(*compared)),
+            match std::mem::replace(&mut outcome.recorded, RecordedUsageCheck::NotAsked) {
+                RecordedUsageCheck::NotAsked => {}
+                RecordedUsageCheck::Silent => self.comparison.add(None),
+                RecordedUsageCheck::Told(compared) => self.comparison.add(Some(*compared)),
             }
             // Only one session is drawn, so the calls of the others are dropped to save memory.
-            let drawn = self.picture.as_ref().map_or(0, Picture::length);
+            let drawn = self.picture.as_ref().map_or(0, ReplayPicture::length);
             let picture = outcome.picture.take();
             self.picture = picture.filter(|picture| picture.length() > drawn).or(self.picture.take());
             self.outcomes.push(outcome);
@@ -105,7 +109,7 @@ impl<'a> Report<'a> {
     }
 
     /// Reports everything. It is an error if there is nothing to report.
-    pub(super) fn tell(&self, wanted: &Wanted<'_>, out: &mut Output) -> anyhow::Result<()> {
+    pub(super) fn print(&self, wanted: &ReplayReportOptions<'_>, out: &mut CliOutput) -> anyhow::Result<()> {
         if self.outcomes.is_empty() || !out.is_json() {
             self.unread.iter().for_each(|error| anstream::eprintln!("{NOTE}not read:{NOTE:#} {error}"));
         }
@@ -143,7 +147,7 @@ impl<'a> Report<'a> {
         )
     }
 
-    fn words(&self, wanted: &Wanted<'_>, out: &mut Output) -> anyhow::Result<()> {
+    fn words(&self, wanted: &ReplayReportOptions<'_>, out: &mut CliOutput) -> anyhow::Result<()> {
         for (setting, totals) in self.settings.iter().zip(&self.totals) {
             out.line(format_args!("{BOLD}{}{BOLD:#}", self.title(setting)))?;
             let full = self.full(totals);
@@ -155,26 +159,26 @@ impl<'a> Report<'a> {
                 self.drift(totals, out)?;
             }
         }
-        recorded::tell(&self.comparison, out)?;
+        recorded_usage::print_comparison(&self.comparison, out)?;
         self.notes(out)?;
         if let Some(picture) = self.picture.as_ref().filter(|_| wanted.plot || self.sessions == 1) {
             out.line("")?;
             if self.sessions > 1 {
-                let of = text::count(self.sessions, "session");
+                let of = text_format::count(self.sessions, "session");
                 out.line(format_args!("{DIM}of {of} the one with the most calls:{DIM:#}"))?;
             }
-            out.bytes(picture.plot(self.contenders, text::width()).as_bytes())?;
+            out.bytes(picture.plot(self.contenders, text_format::width()).as_bytes())?;
         }
         Ok(())
     }
 
-    fn drift(&self, totals: &[Total], out: &mut Output) -> anyhow::Result<()> {
+    fn drift(&self, totals: &[ReplayTotals], out: &mut CliOutput) -> anyhow::Result<()> {
         out.line("kept, and of how many needed facts, by how many compactions a request stood on")?;
         let mut header = vec!["policy"];
-        header.extend(STEPS.iter().flat_map(|step| [*step, "of"]));
-        let row = |(contender, total): (&Contender, &Total)| {
+        header.extend(COMPACTION_COUNT_NAMES.iter().flat_map(|step| [*step, "of"]));
+        let row = |(contender, total): (&ReplayCandidate, &ReplayTotals)| {
             let steps = total.drift.steps().iter();
-            let kept = steps.flat_map(|step| [percent(step.in_request()), text::short(step.total())]);
+            let kept = steps.flat_map(|step| [percent(step.in_request()), text_format::short(step.total())]);
             std::iter::once(contender.name().to_owned()).chain(kept).collect()
         };
         let rows = self.contenders.iter().zip(totals).map(row).collect();
@@ -183,8 +187,9 @@ impl<'a> Report<'a> {
     }
 
     /// Writes the assumptions.
-    fn notes(&self, out: &mut Output) -> anyhow::Result<()> {
-        let mut notes = notes::collected(self.outcomes.iter().flat_map(|outcome| &outcome.notes));
+    fn notes(&self, out: &mut CliOutput) -> anyhow::Result<()> {
+        let mut notes =
+            assumptions::summary_sentences(self.outcomes.iter().flat_map(|outcome| &outcome.notes));
         if self.idle > 0 {
             notes.push((
                 usize::try_from(self.idle).unwrap_or(usize::MAX),
@@ -192,8 +197,8 @@ impl<'a> Report<'a> {
             ));
         }
         for (threads, note) in notes {
-            let note = format!("{}: {note}", text::count(threads as u64, "thread"));
-            for (index, line) in text::wrapped(&note, WIDTH - 2).iter().enumerate() {
+            let note = format!("{}: {note}", text_format::count(threads as u64, "thread"));
+            for (index, line) in text_format::wrapped(&note, WIDTH - 2).iter().enumerate() {
                 let indent = if index == 0 { "" } else { "  " };
                 out.line(format_args!("{DIM}{indent}{line}{DIM:#}"))?;
             }
@@ -201,53 +206,53 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn title(&self, setting: &Setting<'_>) -> String {
+    fn title(&self, setting: &ReplaySetting<'_>) -> String {
         let model = setting.model.map_or("each session's own model", |profile| profile.name.as_str());
         let window = setting.window.map_or_else(
             || "its own window".to_owned(),
-            |window| format!("a window of {} tokens", text::tokens(window)),
+            |window| format!("a window of {} tokens", text_format::tokens(window)),
         );
         format!(
             "{} in {}, {model}, {window}, {} cache",
-            text::count(self.outcomes.len() as u64, "thread"),
-            text::count(self.sessions, "session"),
+            text_format::count(self.outcomes.len() as u64, "thread"),
+            text_format::count(self.sessions, "session"),
             cache_name(setting.cache)
         )
     }
 
-    fn full<'t>(&self, totals: &'t [Total]) -> Option<&'t Total> {
-        let full = self.contenders.iter().position(|contender| contender.name() == FULL)?;
+    fn full<'t>(&self, totals: &'t [ReplayTotals]) -> Option<&'t ReplayTotals> {
+        let full = self.contenders.iter().position(|contender| contender.name() == FULL_HISTORY_POLICY)?;
         totals.get(full)
     }
 
-    fn json(&self, wanted: &Wanted<'_>) -> Value {
-        let rows = |totals: &[Vec<Total>]| -> Vec<Value> {
+    fn json(&self, wanted: &ReplayReportOptions<'_>) -> Value {
+        let rows = |totals: &[Vec<ReplayTotals>]| -> Vec<Value> {
             let settings = self.settings.iter().zip(totals);
             let rows = settings.flat_map(|(setting, totals)| {
                 let full = self.full(totals);
                 let contenders = self.contenders.iter().zip(totals);
                 contenders.map(move |(contender, total)| {
                     let mut row = row(setting, contender, total, full);
-                    row["drift"] = rows::drift(total);
+                    row["drift"] = result_rows::drift(total);
                     row
                 })
             });
             rows.collect()
         };
-        let session = |outcome: &Outcome| {
+        let session = |outcome: &ThreadReplayOutcome| {
             json!({
                 "session": outcome.name,
                 "main": outcome.is_main,
                 "model": outcome.model,
                 "unseen": outcome.unseen,
-                "notes": outcome.notes.iter().map(notes::Note::words).collect::<Vec<_>>(),
+                "notes": outcome.notes.iter().map(assumptions::ReplayAssumption::words).collect::<Vec<_>>(),
                 "policies": rows(&outcome.totals),
             })
         };
         let drawn = self.picture.as_ref().zip(wanted.svg);
         json!({
             "policies": rows(&self.totals),
-            "recorded": recorded::json(&self.comparison),
+            "recorded": recorded_usage::json(&self.comparison),
             "sessions": self.outcomes.iter().map(session).collect::<Vec<_>>(),
             "threads_without_calls": self.idle,
             "svg": drawn.map(|(picture, path)| json!({ "file": path, "session": picture.title.session })),
@@ -255,19 +260,19 @@ impl<'a> Report<'a> {
         })
     }
 
-    fn csv(&self, out: &mut Output) -> anyhow::Result<()> {
+    fn csv(&self, out: &mut CliOutput) -> anyhow::Result<()> {
         let mut header = None;
         let sessions = self.outcomes.iter().map(|outcome| (outcome.name.as_str(), &outcome.totals));
         for (name, totals) in std::iter::once(("all", &self.totals)).chain(sessions) {
             for (setting, totals) in self.settings.iter().zip(totals) {
                 for (contender, total) in self.contenders.iter().zip(totals) {
-                    let row = flat(&row(setting, contender, total, self.full(totals)));
+                    let row = flatten_row(&row(setting, contender, total, self.full(totals)));
                     if header.is_none() {
                         let names = row.iter().map(|(name, _)| name.as_str());
-                        out.line(header.insert(rows::line(std::iter::once("session").chain(names))))?;
+                        out.line(header.insert(result_rows::line(std::iter::once("session").chain(names))))?;
                     }
                     let cells = row.iter().map(|(_, cell)| cell.as_str());
-                    out.line(rows::line(std::iter::once(name).chain(cells)))?;
+                    out.line(result_rows::line(std::iter::once(name).chain(cells)))?;
                 }
             }
         }
@@ -278,7 +283,7 @@ impl<'a> Report<'a> {
 /// A table whose columns after the first `words` are numbers; the columns move together if it would be too
 /// wide.
 pub(super) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> String {
-    let mut table = text::table(header, &(words..header.len()).collect::<Vec<_>>());
+    let mut table = text_format::table(header, &(words..header.len()).collect::<Vec<_>>());
     table.add_rows(rows);
     let drawn = |gap: u16, table: &mut comfy_table::Table| {
         table.column_iter_mut().for_each(|column| {
@@ -302,15 +307,15 @@ pub(super) fn percent(share: Option<f64>) -> String {
     }
 }
 
-fn cells(contender: &Contender, total: &Total, full: Option<&Total>) -> Vec<String> {
-    let Retention { user_messages, .. } = total.retention;
-    let held = |held: Held| percent(share(total.retention.of(held), total.retention.total()));
+fn cells(contender: &ReplayCandidate, total: &ReplayTotals, full: Option<&ReplayTotals>) -> Vec<String> {
+    let FactRetention { user_messages, .. } = total.retention;
+    let held = |held: RetentionForm| percent(share(total.retention.of(held), total.retention.total()));
     vec![
         contender.name().to_owned(),
         total.calls.to_string(),
-        text::tokens(total.peak),
-        text::tokens(total.mean()),
-        text::tokens(total.usage.input() + total.summariser.input()),
+        text_format::tokens(total.peak),
+        text_format::tokens(total.mean()),
+        text_format::tokens(total.usage.input() + total.summariser.input()),
         percent(total.hits()),
         total.resets.to_string(),
         total.summaries.to_string(),
@@ -319,10 +324,10 @@ fn cells(contender: &Contender, total: &Total, full: Option<&Total>) -> Vec<Stri
         (total.overflows + total.refused).to_string(),
         total.illegal.to_string(),
         percent(total.retention.in_request()),
-        held(Held::Summary),
-        held(Held::NameOnly),
-        held(Held::Handle),
-        held(Held::Lost),
+        held(RetentionForm::Summary),
+        held(RetentionForm::NameOnly),
+        held(RetentionForm::Handle),
+        held(RetentionForm::Lost),
         percent(share(user_messages.kept, user_messages.all)),
     ]
 }

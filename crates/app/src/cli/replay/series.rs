@@ -8,22 +8,22 @@ use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 use epitome::{
     core::{
         Tokens,
-        cost::Miss,
-        event::{Time, Usage},
+        cost::CacheMiss,
+        event::{Timestamp, Usage},
+        model_view::EpochCause,
         profile::Money,
-        view::Cause,
     },
-    replay::{Fate, Played, Regions},
+    replay::{RegionSizes, ReplayFate, ReplayRow},
 };
 
-use super::super::text;
+use super::super::text_format;
 
 /// Policy that the others are measured against.
 const FULL_HISTORY: &str = "none";
 
 /// Headings of a picture that concern all policies.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Title {
+pub(crate) struct PictureTitle {
     /// Name of the session, or of its file.
     pub(crate) session: String,
     /// Model whose prices and cache are charged.
@@ -38,22 +38,22 @@ pub(crate) struct Title {
 
 /// A session under a policy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Series<'a> {
+pub(crate) struct PolicySeries<'a> {
     /// The policy.
     pub(crate) policy: &'a str,
     /// Its calls, in their order.
-    pub(crate) calls: &'a [Played],
+    pub(crate) calls: &'a [ReplayRow],
 }
 
-impl Series<'_> {
+impl PolicySeries<'_> {
     /// Returns true for the policy that the others are measured against.
     pub(crate) fn is_full_history(&self) -> bool {
         self.policy == FULL_HISTORY
     }
 
     /// Totals of its calls.
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals { calls: self.calls.len(), ..Totals::default() };
+    pub(crate) fn totals(&self) -> SeriesTotals {
+        let mut totals = SeriesTotals { calls: self.calls.len(), ..SeriesTotals::default() };
         for call in self.calls {
             totals.peak = totals.peak.max(call.tokens);
             totals.sent += call.tokens;
@@ -66,31 +66,31 @@ impl Series<'_> {
     }
 
     /// The calls in `count` columns of a session of `calls` calls.
-    pub(crate) fn columns(&self, calls: usize, count: usize) -> Vec<Column> {
+    pub(crate) fn columns(&self, calls: usize, count: usize) -> Vec<ChartColumn> {
         let ranges = (0..count).map(|index| index * calls / count..(index + 1) * calls / count);
         ranges.map_while(|range| self.column(range)).collect()
     }
 
-    fn column(&self, range: Range<usize>) -> Option<Column> {
+    fn column(&self, range: Range<usize>) -> Option<ChartColumn> {
         let calls = self.calls.get(range.start..range.end.min(self.calls.len()))?;
         let largest = calls.iter().rev().max_by_key(|call| call.tokens)?;
-        let mut marks = Marks::default();
+        let mut marks = ChartMarks::default();
         for call in calls {
             marks.add(call);
         }
         let money = calls.iter().fold(None, |sum, call| added(sum, spent(call)));
         let sent = calls.iter().map(|call| call.tokens).sum();
-        Some(Column { range, peak: largest.tokens, regions: largest.regions, sent, money, marks })
+        Some(ChartColumn { range, peak: largest.tokens, regions: largest.regions, sent, money, marks })
     }
 }
 
 /// Number of calls of the longest series.
-pub(crate) fn length(series: &[Series<'_>]) -> usize {
+pub(crate) fn length(series: &[PolicySeries<'_>]) -> usize {
     series.iter().map(|series| series.calls.len()).max().unwrap_or(0)
 }
 
 /// Cost of the full history, if it is among the series and its price is known.
-pub(crate) fn full_history(series: &[Series<'_>]) -> Option<Money> {
+pub(crate) fn full_history(series: &[PolicySeries<'_>]) -> Option<Money> {
     let full = series.iter().find(|series| series.is_full_history())?;
     full.totals().money.filter(|money| money.0 > 0)
 }
@@ -104,7 +104,7 @@ pub(crate) fn ratio(money: Money, full: Money) -> String {
 ///
 /// Requests that cannot be sent are not worth the room: a full history of many times the window would flatten
 /// all others.
-pub(crate) fn ceiling(title: &Title, series: &[Series<'_>]) -> Tokens {
+pub(crate) fn ceiling(title: &PictureTitle, series: &[PolicySeries<'_>]) -> Tokens {
     let peak = series.iter().map(|series| series.totals().peak).max().unwrap_or_default();
     match title.window {
         Some(window) if window.0 > 0 => {
@@ -118,17 +118,17 @@ pub(crate) fn ceiling(title: &Title, series: &[Series<'_>]) -> Tokens {
 
 /// Totals of a policy's calls.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct SeriesTotals {
     pub(crate) calls: usize,
     pub(crate) peak: Tokens,
     pub(crate) sent: Tokens,
     pub(crate) money: Option<Money>,
-    pub(crate) marks: Marks,
+    pub(crate) marks: ChartMarks,
     input: Tokens,
     cached: Tokens,
 }
 
-impl Totals {
+impl SeriesTotals {
     /// Mean size of the requests.
     pub(crate) fn mean(&self) -> Tokens {
         let made = (self.calls as u64).saturating_sub(self.marks.refused);
@@ -137,10 +137,11 @@ impl Totals {
 
     /// Failures, if there were any.
     pub(crate) fn failures(&self) -> Option<String> {
-        let Marks { overflowed, refused, illegal, .. } = self.marks;
+        let ChartMarks { overflowed, refused, illegal, .. } = self.marks;
         let all = [(overflowed, "too large"), (refused, "refused"), (illegal, "illegal")];
         let there = all.iter().filter(|(count, _)| *count > 0);
-        let words: Vec<_> = there.map(|(count, what)| format!("{} {what}", text::short(*count))).collect();
+        let words: Vec<_> =
+            there.map(|(count, what)| format!("{} {what}", text_format::short(*count))).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
 
@@ -153,24 +154,24 @@ impl Totals {
 
 /// Neighbouring calls that are drawn as one.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub(crate) struct ChartColumn {
     /// Positions of the calls in the session.
     pub(crate) range: Range<usize>,
     /// Size of the largest request.
     pub(crate) peak: Tokens,
     /// Regions of that request.
-    pub(crate) regions: Regions,
+    pub(crate) regions: RegionSizes,
     /// Sum of the requests' sizes.
     pub(crate) sent: Tokens,
     /// Cost, summaries included, if prices are known.
     pub(crate) money: Option<Money>,
     /// Events to be marked.
-    pub(crate) marks: Marks,
+    pub(crate) marks: ChartMarks,
 }
 
 /// Events in some calls that a picture marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct ChartMarks {
     /// Number of resets, by cause. A reset changes what was sent before.
     pub(crate) resets: BTreeMap<String, u64>,
     /// Number of calls that found a cold cache.
@@ -191,7 +192,7 @@ pub(crate) struct Marks {
     pub(crate) illegal: u64,
 }
 
-impl Marks {
+impl ChartMarks {
     /// Number of resets.
     pub(crate) fn reset(&self) -> u64 {
         self.resets.values().sum()
@@ -217,7 +218,7 @@ impl Marks {
         self.illegal += other.illegal;
     }
 
-    fn add(&mut self, call: &Played) {
+    fn add(&mut self, call: &ReplayRow) {
         if let Some(cause) = reset(call) {
             *self.resets.entry(cause).or_default() += 1;
         }
@@ -232,25 +233,25 @@ impl Marks {
         self.evicted += call.evicted;
         self.illegal += u64::from(call.illegal > 0);
         match call.fate {
-            Fate::Sent => {}
-            Fate::Overflowed => self.overflowed += 1,
-            Fate::Refused => self.refused += 1,
+            ReplayFate::Sent => {}
+            ReplayFate::Overflowed => self.overflowed += 1,
+            ReplayFate::Refused => self.refused += 1,
         }
     }
 }
 
 /// Cause of a reset in a call, if there was one.
-fn reset(call: &Played) -> Option<String> {
-    call.cause.as_ref().filter(|cause| **cause != Cause::First).map(ToString::to_string)
+fn reset(call: &ReplayRow) -> Option<String> {
+    call.cause.as_ref().filter(|cause| **cause != EpochCause::First).map(ToString::to_string)
 }
 
 /// Returns true if the cache was cold before a call. A request that is changed for this reason is charged as
 /// changed, so the simulation need not also report it as late.
-fn is_cold(call: &Played) -> bool {
-    call.missed == Some(Miss::Expired) || call.cause == Some(Cause::Cold)
+fn is_cold(call: &ReplayRow) -> bool {
+    call.missed == Some(CacheMiss::Expired) || call.cause == Some(EpochCause::Cold)
 }
 
-fn spent(call: &Played) -> Option<Money> {
+fn spent(call: &ReplayRow) -> Option<Money> {
     added(call.money, call.summarised.as_ref().and_then(|summary| summary.money))
 }
 
@@ -269,7 +270,7 @@ pub(crate) fn step(least: usize) -> usize {
 }
 
 /// Times of the first and the last call that has one.
-pub(crate) fn span(series: &[Series<'_>]) -> Option<(Time, Time)> {
+pub(crate) fn span(series: &[PolicySeries<'_>]) -> Option<(Timestamp, Timestamp)> {
     let longest = series.iter().max_by_key(|series| series.calls.len())?;
     let mut times = longest.calls.iter().filter_map(|call| call.at);
     let first = times.next()?;
@@ -277,9 +278,9 @@ pub(crate) fn span(series: &[Series<'_>]) -> Option<(Time, Time)> {
 }
 
 /// A duration as people say it: `45 s`, `14 min`, `2 h 5 min`, `3 d`.
-pub(crate) struct Lasting(pub(crate) Duration);
+pub(crate) struct HumanDuration(pub(crate) Duration);
 
-impl fmt::Display for Lasting {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
@@ -298,11 +299,11 @@ impl fmt::Display for Lasting {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample, *};
+    use super::{super::sample_session, *};
 
     #[test]
     fn columns_lose_no_call_and_no_mark() {
-        let session = sample::session(203);
+        let session = sample_session::session(203);
         for played in &session.policies {
             let series = played.series();
             let totals = series.totals();
@@ -314,7 +315,7 @@ mod tests {
                 assert_eq!(columns.iter().map(|column| column.sent).sum::<Tokens>(), totals.sent);
                 let money = columns.iter().filter_map(|column| column.money).sum::<Money>();
                 assert_eq!(Some(money), totals.money);
-                let mut marks = Marks::default();
+                let mut marks = ChartMarks::default();
                 for column in &columns {
                     marks.join(&column.marks);
                 }
@@ -325,22 +326,22 @@ mod tests {
 
     #[test]
     fn a_policy_that_stopped_early_has_fewer_columns() {
-        let session = sample::session(50);
+        let session = sample_session::session(50);
         let series = session.policies[0].series();
-        let short = Series { calls: &series.calls[..20], ..series };
+        let short = PolicySeries { calls: &series.calls[..20], ..series };
         assert_eq!(short.columns(50, 50).len(), 20);
         assert_eq!(short.columns(50, 10).len(), 4);
-        assert_eq!(Series { policy: "empty", calls: &[] }.columns(50, 10).len(), 0);
-        assert_eq!(Series { policy: "empty", calls: &[] }.columns(0, 0).len(), 0);
+        assert_eq!(PolicySeries { policy: "empty", calls: &[] }.columns(50, 10).len(), 0);
+        assert_eq!(PolicySeries { policy: "empty", calls: &[] }.columns(0, 0).len(), 0);
     }
 
     #[test]
     fn the_scale_minds_the_window_only_as_far_as_it_helps() {
-        let session = sample::session(200);
+        let session = sample_session::session(200);
         let series = session.series();
         let peak = series.iter().map(|series| series.totals().peak).max().unwrap();
         let check = |window: Option<u64>, expect: u64| {
-            let title = Title { window: window.map(Tokens), ..Title::default() };
+            let title = PictureTitle { window: window.map(Tokens), ..PictureTitle::default() };
             assert_eq!(ceiling(&title, &series), Tokens(expect), "{window:?} with a peak of {peak}");
         };
         check(None, peak.0);
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn lengths_of_time_are_said_in_two_units() {
         let check = |seconds, expect: &str| {
-            assert_eq!(Lasting(Duration::from_secs(seconds)).to_string(), expect);
+            assert_eq!(HumanDuration(Duration::from_secs(seconds)).to_string(), expect);
         };
         check(0, "0 s");
         check(59, "59 s");

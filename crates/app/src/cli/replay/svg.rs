@@ -6,28 +6,28 @@
 //! and dark pages. Pointing at a mark shows details; nothing essential is shown only there.
 
 mod canvas;
-mod cost;
+mod cost_chart;
 mod pauses;
-mod row;
+mod policy_row;
 mod scale;
 
 use std::time::Duration;
 
 use epitome::{
-    core::{Tokens, event::Time},
-    replay::Regions,
+    core::{Tokens, event::Timestamp},
+    replay::RegionSizes,
 };
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::tz::TimeZone;
 
 use self::{
-    canvas::{Canvas, WIDTH, escaped},
-    pauses::Pauses,
-    row::Row,
-    scale::{Across, Up},
+    canvas::{SvgCanvas, WIDTH, escaped},
+    pauses::PausePositions,
+    policy_row::PolicyRow,
+    scale::{AmountScale, CallScale},
 };
 use super::{
-    super::text,
-    series::{Lasting, Series, Title, ceiling, length, span},
+    super::text_format,
+    series::{HumanDuration, PictureTitle, PolicySeries, ceiling, length, span},
 };
 
 /// Left edge of the charts.
@@ -40,10 +40,10 @@ const BESIDE: f64 = 966.0;
 const COLUMNS: usize = 1_000;
 
 /// Reads the size of a region.
-type Size = fn(&Regions) -> Tokens;
+type RegionSizeFn = fn(&RegionSizes) -> Tokens;
 
 /// The regions of a request from the bottom up: stable ones below, changing ones on top.
-const REGIONS: [(&str, &str, Size); 9] = [
+const REGIONS: [(&str, &str, RegionSizeFn); 9] = [
     ("unseen", "system and tools, unseen", |regions| regions.unseen),
     ("prefix", "system and tools", |regions| regions.prefix),
     ("summary", "summaries, notes", |regions| regions.summary),
@@ -56,20 +56,20 @@ const REGIONS: [(&str, &str, Size); 9] = [
 ];
 
 /// Draws the picture.
-pub(crate) fn svg(title: &Title, series: &[Series<'_>]) -> String {
-    let mut canvas = Canvas::default();
+pub(crate) fn svg(title: &PictureTitle, series: &[PolicySeries<'_>]) -> String {
+    let mut canvas = SvgCanvas::default();
     let calls = length(series);
     let mut y = header(&mut canvas, title, series);
     if calls == 0 {
         canvas.text(LEFT, y + 24.0, "note", "There are no calls to draw.");
         y += 48.0;
     } else {
-        let across = Across::new(series, COLUMNS);
-        let rows: Vec<_> = series.iter().map(|series| Row::new(&across, title, series)).collect();
-        let pauses = Pauses::new(&rows);
-        y = cost::chart(&mut canvas, &across, series, &pauses, y);
+        let across = CallScale::new(series, COLUMNS);
+        let rows: Vec<_> = series.iter().map(|series| PolicyRow::new(&across, title, series)).collect();
+        let pauses = PausePositions::new(&rows);
+        y = cost_chart::chart(&mut canvas, &across, series, &pauses, y);
         y = legend(&mut canvas, title, series, y + 18.0);
-        y = row::all(&mut canvas, &across, &rows, &pauses, y + 6.0);
+        y = policy_row::all(&mut canvas, &across, &rows, &pauses, y + 6.0);
     }
     y = footer(&mut canvas, title, series, y);
     let name = escaped(&format!("{}: context and cost of each call under each policy", title.session));
@@ -82,11 +82,11 @@ pub(crate) fn svg(title: &Title, series: &[Series<'_>]) -> String {
     )
 }
 
-fn header(canvas: &mut Canvas, title: &Title, series: &[Series<'_>]) -> f64 {
-    canvas.text(LEFT, 40.0, "title", &text::one_line(&title.session, 84));
-    let mut facts = vec![text::one_line(&title.model, 40)];
-    facts.extend(title.window.map(|window| format!("window of {} tokens", text::tokens(window))));
-    facts.push(text::count(length(series) as u64, "model call"));
+fn header(canvas: &mut SvgCanvas, title: &PictureTitle, series: &[PolicySeries<'_>]) -> f64 {
+    canvas.text(LEFT, 40.0, "title", &text_format::one_line(&title.session, 84));
+    let mut facts = vec![text_format::one_line(&title.model, 40)];
+    facts.extend(title.window.map(|window| format!("window of {} tokens", text_format::tokens(window))));
+    facts.push(text_format::count(length(series) as u64, "model call"));
     facts.push(match series.len() {
         1 => "1 policy".to_owned(),
         count => format!("{count} policies"),
@@ -95,7 +95,7 @@ fn header(canvas: &mut Canvas, title: &Title, series: &[Series<'_>]) -> f64 {
         let lasting = u64::try_from(last.0.saturating_sub(first.0)).unwrap_or(0);
         facts.push(format!("{} UTC", utc(first, "%Y-%m-%d %H:%M")));
         if lasting > 0 {
-            facts.push(format!("over {}", Lasting(Duration::from_millis(lasting))));
+            facts.push(format!("over {}", HumanDuration(Duration::from_millis(lasting))));
         }
     }
     canvas.text(LEFT, 61.0, "note", &facts.join("  ·  "));
@@ -103,9 +103,9 @@ fn header(canvas: &mut Canvas, title: &Title, series: &[Series<'_>]) -> f64 {
 }
 
 /// Draws the meaning of the colours and marks that occur.
-fn legend(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> f64 {
+fn legend(canvas: &mut SvgCanvas, title: &PictureTitle, series: &[PolicySeries<'_>], y: f64) -> f64 {
     canvas.text(LEFT, y + 14.0, "heading", "What was sent with each call, and what was taken out");
-    let mut flow = Flow { x: LEFT, y: y + 36.0 };
+    let mut flow = LegendCursor { x: LEFT, y: y + 36.0 };
     let calls = || series.iter().flat_map(|series| series.calls);
     for (class, words, size) in REGIONS.iter().rev() {
         if calls().any(|call| size(&call.regions).0 > 0) {
@@ -115,19 +115,19 @@ fn legend(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> 
         }
     }
     flow.next_line();
-    row::legend(canvas, title, series, &mut flow);
+    policy_row::legend(canvas, title, series, &mut flow);
     flow.y + 10.0
 }
 
 /// Position of the next item of a legend.
-struct Flow {
+struct LegendCursor {
     x: f64,
     y: f64,
 }
 
-impl Flow {
+impl LegendCursor {
     fn place(&mut self, words: &str) -> (f64, f64) {
-        let width = 17.0 + canvas::wide(words, 12.0) + 22.0;
+        let width = 17.0 + canvas::text_width(words, 12.0) + 22.0;
         if self.x + width > WIDTH - 16.0 {
             self.next_line();
         }
@@ -143,7 +143,7 @@ impl Flow {
     }
 }
 
-fn footer(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> f64 {
+fn footer(canvas: &mut SvgCanvas, title: &PictureTitle, series: &[PolicySeries<'_>], y: f64) -> f64 {
     let mut sentences = vec![
         "Every model call of the session, made again under each policy: sizes are counted, the cache is simulated with \
          the real pauses, and summaries are charged."
@@ -160,7 +160,7 @@ fn footer(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> 
         && ceiling(title, series) < window
         && calls > 0
     {
-        sentences.push(format!("The window of {} tokens is above the scale.", text::tokens(window)));
+        sentences.push(format!("The window of {} tokens is above the scale.", text_format::tokens(window)));
     }
     sentences.extend(title.notes.iter().cloned());
     if !title.source.is_empty() {
@@ -169,8 +169,8 @@ fn footer(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> 
     let mut y = y + 18.0;
     for sentence in &sentences {
         // A note may be long; the picture's room for it is limited.
-        for line in text::wrapped(&text::one_line(sentence, 600), 170) {
-            canvas.text(LEFT, y, "small", &text::one_line(&line, 170));
+        for line in text_format::wrapped(&text_format::one_line(sentence, 600), 170) {
+            canvas.text(LEFT, y, "small", &text_format::one_line(&line, 170));
             y += 15.0;
         }
     }
@@ -178,7 +178,7 @@ fn footer(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> 
 }
 
 /// Draws the numbers of the calls, and the time if it is known.
-fn axis(canvas: &mut Canvas, across: &Across, y: f64) -> f64 {
+fn axis(canvas: &mut SvgCanvas, across: &CallScale, y: f64) -> f64 {
     let (mut day, mut free) = (None, 0.0);
     for (index, tick) in across.ticks().iter().enumerate() {
         canvas.line("tick", tick.x, y, tick.x, y + 4.0);
@@ -188,7 +188,7 @@ fn axis(canvas: &mut Canvas, across: &Across, y: f64) -> f64 {
         if let Some(at) = tick.at {
             let (this, clock) = (utc(at, "%-d %b"), utc(at, "%H:%M"));
             let words = if day.as_ref() == Some(&this) { clock } else { format!("{this} {clock}") };
-            let wide = canvas::wide(&words, 11.0) + 8.0;
+            let wide = canvas::text_width(&words, 11.0) + 8.0;
             let start = if index == 0 { tick.x } else { tick.x - wide / 2.0 };
             if start >= free {
                 canvas.text(tick.x, y + 30.0, &format!("{class} faint"), &words);
@@ -200,8 +200,8 @@ fn axis(canvas: &mut Canvas, across: &Across, y: f64) -> f64 {
 }
 
 /// Time in UTC, because a picture may be viewed in another time zone.
-fn utc(time: Time, format: &str) -> String {
-    match Timestamp::from_millisecond(time.0) {
+fn utc(time: Timestamp, format: &str) -> String {
+    match jiff::Timestamp::from_millisecond(time.0) {
         Ok(timestamp) => timestamp.to_zoned(TimeZone::UTC).strftime(format).to_string(),
         Err(_) => "?".to_owned(),
     }

@@ -6,7 +6,7 @@
 //! the exact vocabulary. A session with a known model is also tried with everything that its profile says:
 //! its counts, its overhead, its own rules, and what its thinking is bound to.
 
-mod calls;
+mod call_sweep;
 
 use std::{
     ops::AddAssign,
@@ -17,35 +17,35 @@ use std::{
 
 use clap::Args as ClapArgs;
 use epitome::{
-    compact::{CompactError, Compacted, Compaction, context, line},
+    compact::{CompactError, CompactedRequest, RequestCompaction, context, line},
     core::{
         Seq, Tokens,
         budget::Budget,
-        context::{Context, Names},
-        meter::{Meter, Overhead},
+        context::{Context, EventNaming},
+        meter::{Meter, TokenOverhead},
         pipeline::Pipeline,
         profile::Profiles,
-        project::Line,
+        projection::EventLine,
         reducers::default_pipeline,
-        tokens::O200k,
+        tokens::O200kCounter,
     },
     import::find_files,
-    margin::Margin,
-    plan::{Asked, Plan},
+    request_plan::{RequestPlan, RequestSettings},
+    token_margin::TokenMargin,
     wire::{
         Format,
-        legality::{Rules, check, check_against},
+        legality::{ProviderRules, check, check_against},
         render::{RenderOptions, SETTLE_THINKING, recount},
-        transcripts::{self, Limits, ReadError},
+        transcripts::{self, TranscriptError, TranscriptLimits},
     },
 };
 use serde::Serialize;
 
 use super::{
-    output::{BOLD, DIM, NOTE, Output},
+    output::{BOLD, CliOutput, DIM, NOTE},
     parallel::for_all,
-    text,
-    view::{Amount, parse_amount, thread_events},
+    request_source::{TokenAmount, parse_amount, thread_events},
+    text_format,
 };
 
 /// Smallest budget; each next one is twice as large, up to the whole session.
@@ -53,7 +53,7 @@ const SMALLEST: u64 = 2_000;
 
 #[derive(ClapArgs)]
 #[command(after_help = "The exit code is 1 if any request breaks a rule. Needs no database.")]
-pub(crate) struct Args {
+pub(crate) struct SweepArgs {
     /// Transcripts, or folders of them.
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
@@ -64,12 +64,12 @@ pub(crate) struct Args {
 
     /// With --policy: largest size of a request in tokens.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8k,60k,100k", value_parser = parse_amount)]
-    budget: Vec<Amount>,
+    budget: Vec<TokenAmount>,
 }
 
 /// Findings of a sweep.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Tally {
+struct SweepTally {
     sessions: u64,
     threads: u64,
     renders: u64,
@@ -88,7 +88,7 @@ struct Tally {
     examples: Vec<String>,
 }
 
-impl Tally {
+impl SweepTally {
     fn violations(&self) -> u64 {
         self.refusals_without_need
             + self.illegal
@@ -106,7 +106,7 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for SweepTally {
     fn add_assign(&mut self, other: Self) {
         self.sessions += other.sessions;
         self.threads += other.threads;
@@ -125,12 +125,12 @@ impl AddAssign for Tally {
     }
 }
 
-pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &SweepArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     if !args.policy.is_empty() {
-        return calls::run(args, out);
+        return call_sweep::run(args, out);
     }
     let mut files = Vec::new();
-    let mut all = Tally::default();
+    let mut all = SweepTally::default();
     for path in &args.paths {
         let (found, unread) = find_files(path);
         files.extend(found);
@@ -160,12 +160,12 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(all: &Tally, out: &mut Output) -> anyhow::Result<()> {
+fn tell(all: &SweepTally, out: &mut CliOutput) -> anyhow::Result<()> {
     out.line(format_args!(
         "{} with {} at budgets from {} tokens up to all of it, in {} formats",
-        text::count(all.sessions, "session"),
-        text::count(all.threads, "thread"),
-        text::short(SMALLEST),
+        text_format::count(all.sessions, "session"),
+        text_format::count(all.threads, "thread"),
+        text_format::short(SMALLEST),
         Format::ALL.len()
     ))?;
     for (what, count) in [
@@ -197,17 +197,17 @@ fn tell(all: &Tally, out: &mut Output) -> anyhow::Result<()> {
 }
 
 /// Reads the sessions of a file; none if it is not a transcript, since folders hold other files too.
-fn sessions(path: &Path) -> Result<Vec<transcripts::Session>, String> {
+fn sessions(path: &Path) -> Result<Vec<transcripts::TranscriptSession>, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    match transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default()) {
+    match transcripts::read(&path.to_string_lossy(), &bytes, &TranscriptLimits::default()) {
         Ok(reading) => Ok(reading.sessions),
-        Err(ReadError::UnknownAgent { .. }) => Ok(Vec::new()),
+        Err(TranscriptError::UnknownAgent { .. }) => Ok(Vec::new()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn sweep_file(path: &Path) -> Tally {
-    let mut tally = Tally::default();
+fn sweep_file(path: &Path) -> SweepTally {
+    let mut tally = SweepTally::default();
     match sessions(path) {
         Ok(sessions) => {
             let pipeline = default_pipeline();
@@ -218,13 +218,13 @@ fn sweep_file(path: &Path) -> Tally {
                     tally.threads += 1;
                     let events = line(thread_events(&session, thread.id));
                     let name = format!("{}, {}", session.key, thread.name);
-                    let names = Names::Thread(thread.id);
-                    let exact = Meter::new(Arc::new(O200k), Overhead::default());
+                    let names = EventNaming::Thread(thread.id);
+                    let exact = Meter::new(Arc::new(O200kCounter), TokenOverhead::default());
                     let whole = context(&events, exact, names);
                     for format in Format::ALL {
-                        Subject::in_format(&name, &events, &whole, format, &pipeline).sweep(&mut tally);
+                        SweepThread::in_format(&name, &events, &whole, format, &pipeline).sweep(&mut tally);
                     }
-                    if let Some(own) = Subject::of_its_model(&name, &events, names, &profiles) {
+                    if let Some(own) = SweepThread::of_its_model(&name, &events, names, &profiles) {
                         own.sweep(&mut tally);
                     }
                 }
@@ -239,26 +239,26 @@ fn sweep_file(path: &Path) -> Tally {
 }
 
 /// A thread, with everything that its requests are made with.
-struct Subject<'a> {
+struct SweepThread<'a> {
     name: String,
-    line: &'a Line,
+    line: &'a EventLine,
     whole: Context,
     format: Format,
-    rules: Rules,
-    with: With<'a>,
+    rules: ProviderRules,
+    with: SweepPipeline<'a>,
 }
 
-enum With<'a> {
+enum SweepPipeline<'a> {
     /// The exact vocabulary, and the rules of any model with this format.
     Format(&'a Pipeline, RenderOptions),
     /// The profile of the session's model.
-    Model(Box<Plan>),
+    Model(Box<RequestPlan>),
 }
 
-impl<'a> Subject<'a> {
+impl<'a> SweepThread<'a> {
     fn in_format(
         name: &str,
-        line: &'a Line,
+        line: &'a EventLine,
         whole: &Context,
         format: Format,
         pipeline: &'a Pipeline,
@@ -266,33 +266,45 @@ impl<'a> Subject<'a> {
         let options = RenderOptions::of(format);
         let rules = options.rules.clone();
         let name = format!("{name} as {format}");
-        Self { name, line, whole: whole.clone(), format, rules, with: With::Format(pipeline, options) }
+        Self {
+            name,
+            line,
+            whole: whole.clone(),
+            format,
+            rules,
+            with: SweepPipeline::Format(pipeline, options),
+        }
     }
 
     /// A subject with the session's model; `None` if the model is unknown.
-    fn of_its_model(name: &str, line: &'a Line, names: Names, profiles: &Profiles) -> Option<Self> {
-        let plan = Plan::new(line.clone(), None, &Asked::default(), profiles).ok()?;
+    fn of_its_model(
+        name: &str,
+        line: &'a EventLine,
+        names: EventNaming,
+        profiles: &Profiles,
+    ) -> Option<Self> {
+        let plan = RequestPlan::new(line.clone(), None, &RequestSettings::default(), profiles).ok()?;
         let name = format!("{name} for {}", plan.profile.as_ref()?.name);
         let (format, rules, whole) = (plan.format, plan.options.rules.clone(), plan.context(names));
-        Some(Self { name, line, whole, format, rules, with: With::Model(Box::new(plan)) })
+        Some(Self { name, line, whole, format, rules, with: SweepPipeline::Model(Box::new(plan)) })
     }
 
-    fn make(&self, ceiling: Tokens) -> Result<Compacted, CompactError> {
-        let (whole, budget, margin) = (self.whole.clone(), Budget::new(ceiling), Margin::none(ceiling));
+    fn make(&self, ceiling: Tokens) -> Result<CompactedRequest, CompactError> {
+        let (whole, budget, margin) = (self.whole.clone(), Budget::new(ceiling), TokenMargin::none(ceiling));
         match &self.with {
-            With::Model(plan) => plan.compact(whole, budget, margin),
-            With::Format(pipeline, options) => {
+            SweepPipeline::Model(plan) => plan.compact(whole, budget, margin),
+            SweepPipeline::Format(pipeline, options) => {
                 let options = options.clone();
-                Compaction { budget, margin, pipeline, format: self.format, options }.run(whole)
+                RequestCompaction { budget, margin, pipeline, format: self.format, options }.run(whole)
             }
         }
     }
 
     /// Tries every budget.
-    fn sweep(&self, tally: &mut Tally) {
+    fn sweep(&self, tally: &mut SweepTally) {
         let sent = match &self.with {
-            With::Model(_) => self.make(Tokens::MAX).ok().filter(|sent| !tells_again(sent)),
-            With::Format(..) => None,
+            SweepPipeline::Model(_) => self.make(Tokens::MAX).ok().filter(|sent| !tells_again(sent)),
+            SweepPipeline::Format(..) => None,
         };
         let sent = sent.map(|sent| sent.rendered.body);
         let mut budget = SMALLEST;
@@ -306,7 +318,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn try_one(&self, ceiling: Tokens, sent: Option<&str>, tally: &mut Tally) {
+    fn try_one(&self, ceiling: Tokens, sent: Option<&str>, tally: &mut SweepTally) {
         let place = || format!("{} at {ceiling} tokens", self.name);
         let compacted = match self.make(ceiling) {
             Ok(compacted) => compacted,
@@ -318,7 +330,7 @@ impl<'a> Subject<'a> {
             }
         };
         tally.renders += 1;
-        tally.by_their_models += u64::from(matches!(self.with, With::Model(_)));
+        tally.by_their_models += u64::from(matches!(self.with, SweepPipeline::Model(_)));
         let body = &compacted.rendered.body;
         let against = sent.map(|sent| check_against(self.format, sent, body, &self.rules));
         for violation in
@@ -351,7 +363,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn refused(&self, ceiling: Tokens, tally: &mut Tally) {
+    fn refused(&self, ceiling: Tokens, tally: &mut SweepTally) {
         tally.refusals += 1;
         // The overhead of any request is counted with the instructions.
         let essential: Tokens = self.whole.essential().tokens(&self.whole).into_iter().sum();
@@ -367,7 +379,7 @@ impl<'a> Subject<'a> {
 }
 
 /// Returns true if a request retells a tool loop in words, which is allowed.
-fn tells_again(compacted: &Compacted) -> bool {
+fn tells_again(compacted: &CompactedRequest) -> bool {
     compacted
         .report
         .evictions
@@ -377,7 +389,7 @@ fn tells_again(compacted: &Compacted) -> bool {
 
 /// Finds an event of the log that a provider would see but that a context neither shows nor lists as left
 /// out.
-fn lost(line: &Line, context: &Context) -> Option<Seq> {
+fn lost(line: &EventLine, context: &Context) -> Option<Seq> {
     let accounted = context.accounted();
     let seen = line.events().filter(|event| event.event.fact.is_message() && event.event.normal.is_some());
     seen.map(|event| event.id.seq).find(|seq| !accounted.contains(*seq))

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use http::Uri;
 
-use super::units::plain;
+use super::units::printable;
 
 /// The address to listen on: `127.0.0.1:8787`, `[::1]:8787`, `localhost:8787`.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
@@ -14,7 +14,7 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!(
             "`{}` is no address to listen on: write one such as 127.0.0.1:8787, or port 0 for any free one",
-            plain(text)
+            printable(text)
         )
     })
 }
@@ -36,7 +36,7 @@ pub(super) fn base(text: &str) -> Result<Uri, String> {
     let wrong = |why: &str| {
         format!(
             "`{}` is no address of a provider: {why}; write one such as https://api.openai.com",
-            plain(text)
+            printable(text)
         )
     };
     if text.contains(['?', '#']) {

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Compact, Summariser, address,
-    file::{Environment, Page, secret},
+    CompactModeConfig, ConfiguredSummariser, address,
+    file::{ConfigText, EnvironmentLookup, secret},
     units,
 };
 
@@ -17,7 +17,7 @@ const MOST_HELD_OUT: f64 = 0.5;
 const MILLION: f64 = 1e6;
 
 /// Most letters in a command or a model's name.
-const LETTERS: usize = 128;
+const MAX_NAME_LETTERS: usize = 128;
 
 /// The table `[compact]` of the file.
 #[derive(Debug, Default, Deserialize)]
@@ -47,8 +47,12 @@ struct RawSummariser {
 
 impl RawCompact {
     /// Checks the table and makes settings of it.
-    pub(super) fn read(self, page: &Page<'_>, environment: Environment<'_>) -> anyhow::Result<Compact> {
-        Ok(Compact {
+    pub(super) fn read(
+        self,
+        page: &ConfigText<'_>,
+        environment: EnvironmentLookup<'_>,
+    ) -> anyhow::Result<CompactModeConfig> {
+        Ok(CompactModeConfig {
             window: self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?,
             holdout: self.holdout.map_or(Ok(0), |said| page.read(&said, |share| holdout(*share)))?,
             command: self.command.map(|said| page.read(&said, |word| command(word))).transpose()?,
@@ -65,7 +69,11 @@ impl RawCompact {
 }
 
 impl RawSummariser {
-    fn read(self, page: &Page<'_>, environment: Environment<'_>) -> anyhow::Result<Summariser> {
+    fn read(
+        self,
+        page: &ConfigText<'_>,
+        environment: EnvironmentLookup<'_>,
+    ) -> anyhow::Result<ConfiguredSummariser> {
         let Self { known, model, url, format, key_env, timeout: _ } = self;
         let details = [&model, &url, &format, &key_env].into_iter().flatten().next();
         match (&known, &model, &url) {
@@ -75,11 +83,11 @@ impl RawSummariser {
             )),
             (Some(known), ..) => page.read(known, |name| {
                 self::known(name).ok_or_else(|| {
-                    let name = units::plain(name);
+                    let name = units::printable(name);
                     format!("`{name}` is no summariser: write built-in or session, or `model` and `url` instead of `use`")
                 })
             }),
-            (None, Some(model), Some(url)) => Ok(Summariser::Model {
+            (None, Some(model), Some(url)) => Ok(ConfiguredSummariser::Model {
                 model: page.read(model, |name| model_name(name))?,
                 base: page.read(url, |url| address::base(url))?,
                 format: format.map_or(Ok(Format::OpenaiChat), |said| {
@@ -92,17 +100,17 @@ impl RawSummariser {
                     said,
                     "a summariser of your own has a `model` and a `url`: give both, or neither for the built-in one",
                 )),
-                None => Ok(Summariser::BuiltIn),
+                None => Ok(ConfiguredSummariser::BuiltIn),
             },
         }
     }
 }
 
 /// Summarisers that need no address.
-fn known(name: &str) -> Option<Summariser> {
+fn known(name: &str) -> Option<ConfiguredSummariser> {
     match name {
-        "built-in" => Some(Summariser::BuiltIn),
-        "session" => Some(Summariser::Session),
+        "built-in" => Some(ConfiguredSummariser::BuiltIn),
+        "session" => Some(ConfiguredSummariser::Session),
         _ => None,
     }
 }
@@ -112,8 +120,8 @@ pub(super) fn summariser(
     named: &str,
     model: Option<&str>,
     key_env: Option<&str>,
-    environment: Environment<'_>,
-) -> Result<Summariser, String> {
+    environment: EnvironmentLookup<'_>,
+) -> Result<ConfiguredSummariser, String> {
     match (known(named), model) {
         (Some(known), None) if key_env.is_none() => Ok(known),
         (Some(_), _) => Err(format!(
@@ -123,7 +131,7 @@ pub(super) fn summariser(
         (None, None) => Err("--summariser is the address of a model, built-in or session: with an address, \
                              give --summariser-model too"
             .to_owned()),
-        (None, Some(model)) => Ok(Summariser::Model {
+        (None, Some(model)) => Ok(ConfiguredSummariser::Model {
             model: model_name(model).map_err(|why| format!("--summariser-model: {why}"))?,
             base: address::base(named).map_err(|why| format!("--summariser: {why}"))?,
             format: Format::OpenaiChat,
@@ -171,18 +179,18 @@ pub(super) fn holdout_flag(text: &str) -> Result<u32, String> {
 pub(super) fn command(text: &str) -> Result<String, String> {
     let is_word = text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control());
     let is_marked = text.starts_with(|first: char| !first.is_alphanumeric()) && text.chars().count() > 1;
-    if is_word && is_marked && text.len() <= LETTERS {
+    if is_word && is_marked && text.len() <= MAX_NAME_LETTERS {
         Ok(text.to_owned())
     } else {
         Err(format!(
             "`{}` is no command: write one word after a sign, such as /compact, which nobody says by chance",
-            units::plain(text)
+            units::printable(text)
         ))
     }
 }
 
 fn model_name(name: &str) -> Result<String, String> {
-    if name.trim().is_empty() || name.len() > LETTERS || name.chars().any(char::is_control) {
+    if name.trim().is_empty() || name.len() > MAX_NAME_LETTERS || name.chars().any(char::is_control) {
         return Err(
             "this is no name of a model: write it as its provider does, such as gpt-5-mini".to_owned()
         );

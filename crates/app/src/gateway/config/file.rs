@@ -15,8 +15,9 @@ use serde::{
 use toml::Spanned;
 
 use super::{
-    Access, Compact, Limits, Log, Mode, Rules, Token, Unrecorded, Upstream, address,
-    allow::{RouteList, RouteListEntry},
+    AccessRights, AccessToken, CompactModeConfig, GatewayLimits, GatewayMode, LogFormat, RequestRules,
+    StoreFailureAction, UpstreamConfig, address,
+    allowed_routes::{RouteList, RouteListEntry},
     compact::{RawCompact, window},
     units,
 };
@@ -26,33 +27,33 @@ const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/message
 
 /// Contents of a file.
 #[derive(Debug, Default)]
-pub(super) struct File {
+pub(super) struct ConfigFile {
     pub(super) listen: Option<SocketAddr>,
-    pub(super) mode: Option<Mode>,
+    pub(super) mode: Option<GatewayMode>,
     /// Name or file of the policy.
     pub(super) policy: Option<String>,
-    pub(super) unrecorded: Option<Unrecorded>,
-    pub(super) log: Option<Log>,
-    pub(super) upstreams: Vec<Upstream>,
-    pub(super) tokens: Vec<Token>,
-    pub(super) access: Access,
-    pub(super) routes: BTreeMap<String, Rules>,
-    pub(super) compact: Compact,
-    pub(super) limits: Limits,
+    pub(super) unrecorded: Option<StoreFailureAction>,
+    pub(super) log: Option<LogFormat>,
+    pub(super) upstreams: Vec<UpstreamConfig>,
+    pub(super) tokens: Vec<AccessToken>,
+    pub(super) access: AccessRights,
+    pub(super) routes: BTreeMap<String, RequestRules>,
+    pub(super) compact: CompactModeConfig,
+    pub(super) limits: GatewayLimits,
 }
 
 /// Looks up a variable of the environment.
-pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Finds a policy by its name or file.
-pub(super) type Policies<'a> = &'a dyn Fn(&str) -> anyhow::Result<Policy>;
+pub(super) type PolicyLookup<'a> = &'a dyn Fn(&str) -> anyhow::Result<Policy>;
 
-impl File {
+impl ConfigFile {
     /// Reads a file, and the keys and tokens it names in the environment.
     pub(super) fn read(
         path: &Path,
-        environment: Environment<'_>,
-        policies: Policies<'_>,
+        environment: EnvironmentLookup<'_>,
+        policies: PolicyLookup<'_>,
     ) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
@@ -71,11 +72,11 @@ impl File {
     pub(super) fn parse(
         name: &str,
         text: &str,
-        environment: Environment<'_>,
-        policies: Policies<'_>,
+        environment: EnvironmentLookup<'_>,
+        policies: PolicyLookup<'_>,
     ) -> anyhow::Result<Self> {
-        let page = Page { name, text };
-        let raw: Raw = toml::from_str(text).map_err(|error| page.refused(&error))?;
+        let page = ConfigText { name, text };
+        let raw: RawConfig = toml::from_str(text).map_err(|error| page.refused(&error))?;
         Ok(Self {
             listen: raw.listen.map(|listen| page.read(&listen, |text| address::listen(text))).transpose()?,
             mode: raw.mode,
@@ -94,12 +95,12 @@ impl File {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+struct RawConfig {
     listen: Option<Spanned<String>>,
-    mode: Option<Mode>,
+    mode: Option<GatewayMode>,
     policy: Option<String>,
-    on_store_failure: Option<Unrecorded>,
-    log: Option<Log>,
+    on_store_failure: Option<StoreFailureAction>,
+    log: Option<LogFormat>,
     allow: Option<Vec<Spanned<String>>>,
     allow_override: Option<bool>,
     #[serde(default)]
@@ -132,7 +133,7 @@ struct RawToken {
     principal: Spanned<String>,
     env: Option<Spanned<String>>,
     blake3: Option<Spanned<String>>,
-    mode: Option<Mode>,
+    mode: Option<GatewayMode>,
     window: Option<Spanned<u64>>,
     policy: Option<Spanned<String>>,
     allow: Option<Vec<Spanned<String>>>,
@@ -142,7 +143,7 @@ struct RawToken {
 /// Treatment of a route's requests: a mode, or a table.
 #[derive(Debug, Default)]
 struct RawRules {
-    mode: Option<Mode>,
+    mode: Option<GatewayMode>,
     window: Option<Spanned<u64>>,
     policy: Option<Spanned<String>>,
 }
@@ -151,38 +152,38 @@ impl<'de> Deserialize<'de> for RawRules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Table {
-            mode: Option<Mode>,
+        struct RulesTable {
+            mode: Option<GatewayMode>,
             window: Option<Spanned<u64>>,
             policy: Option<Spanned<String>>,
         }
-        struct ModeOrTable;
-        impl<'de> Visitor<'de> for ModeOrTable {
+        struct ModeOrTableVisitor;
+        impl<'de> Visitor<'de> for ModeOrTableVisitor {
             type Value = RawRules;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a mode, or a table with mode, window and policy")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RawRules, E> {
-                let mode = Mode::deserialize(value::StrDeserializer::new(text))?;
+                let mode = GatewayMode::deserialize(value::StrDeserializer::new(text))?;
                 Ok(RawRules { mode: Some(mode), ..RawRules::default() })
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawRules, A::Error> {
-                let Table { mode, window, policy } =
-                    Table::deserialize(value::MapAccessDeserializer::new(map))?;
+                let RulesTable { mode, window, policy } =
+                    RulesTable::deserialize(value::MapAccessDeserializer::new(map))?;
                 Ok(RawRules { mode, window, policy })
             }
         }
-        deserializer.deserialize_any(ModeOrTable)
+        deserializer.deserialize_any(ModeOrTableVisitor)
     }
 }
 
 impl RawRules {
-    fn read(self, page: &Page<'_>, policies: Policies<'_>) -> anyhow::Result<Rules> {
+    fn read(self, page: &ConfigText<'_>, policies: PolicyLookup<'_>) -> anyhow::Result<RequestRules> {
         let window = self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?;
         let find = |said: Spanned<String>| {
             page.read(&said, |name| policies(name).map(Arc::new).map_err(|error| format!("{error:#}")))
         };
-        Ok(Rules { mode: self.mode, window, policy: self.policy.map(find).transpose()? })
+        Ok(RequestRules { mode: self.mode, window, policy: self.policy.map(find).transpose()? })
     }
 }
 
@@ -202,12 +203,12 @@ struct RawLimits {
 }
 
 /// Text of a file, for errors that name the line.
-pub(super) struct Page<'a> {
+pub(super) struct ConfigText<'a> {
     name: &'a str,
     text: &'a str,
 }
 
-impl Page<'_> {
+impl ConfigText<'_> {
     /// Makes an error about a position in the file.
     fn wrong(&self, at: usize, why: impl fmt::Display) -> anyhow::Error {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
@@ -256,11 +257,11 @@ fn without_values(message: &str) -> String {
 }
 
 fn upstreams(
-    page: &Page<'_>,
+    page: &ConfigText<'_>,
     raw: Vec<RawUpstream>,
-    environment: Environment<'_>,
-) -> anyhow::Result<Vec<Upstream>> {
-    let mut upstreams: Vec<Upstream> = Vec::new();
+    environment: EnvironmentLookup<'_>,
+) -> anyhow::Result<Vec<UpstreamConfig>> {
+    let mut upstreams: Vec<UpstreamConfig> = Vec::new();
     for upstream in raw {
         let name = page.read(&upstream.name, |name| word(name))?;
         if upstreams.iter().any(|other| other.name == name) {
@@ -284,18 +285,18 @@ fn upstreams(
         let models = upstream.models.into_iter().map(Spanned::into_inner).collect();
         let key =
             upstream.key_env.map(|name| page.read(&name, |name| secret(name, environment))).transpose()?;
-        upstreams.push(Upstream { name, base, formats, models, key });
+        upstreams.push(UpstreamConfig { name, base, formats, models, key });
     }
     Ok(upstreams)
 }
 
 fn tokens(
-    page: &Page<'_>,
+    page: &ConfigText<'_>,
     raw: Vec<RawToken>,
-    environment: Environment<'_>,
-    policies: Policies<'_>,
-) -> anyhow::Result<Vec<Token>> {
-    let mut tokens: Vec<Token> = Vec::new();
+    environment: EnvironmentLookup<'_>,
+    policies: PolicyLookup<'_>,
+) -> anyhow::Result<Vec<AccessToken>> {
+    let mut tokens: Vec<AccessToken> = Vec::new();
     for token in raw {
         let principal = page.read(&token.principal, |principal| word(principal))?;
         let hash = match (&token.env, &token.blake3) {
@@ -322,42 +323,42 @@ fn tokens(
         let access = access(page, token.allow, token.allow_override)?;
         let RawToken { mode, window, policy, .. } = token;
         let rules = RawRules { mode, window, policy }.read(page, policies)?;
-        tokens.push(Token { principal, hash, rules, access });
+        tokens.push(AccessToken { principal, hash, rules, access });
     }
     Ok(tokens)
 }
 
 fn access(
-    page: &Page<'_>,
+    page: &ConfigText<'_>,
     allow: Option<Vec<Spanned<String>>>,
     allow_override: Option<bool>,
-) -> anyhow::Result<Access> {
+) -> anyhow::Result<AccessRights> {
     let list = |allow: Vec<Spanned<String>>| {
         let rules = allow.iter().map(|rule| page.read(rule, |text| RouteListEntry::read(text)));
         rules.collect::<anyhow::Result<Vec<_>>>().map(RouteList::new)
     };
-    Ok(Access { allow: allow.map(list).transpose()?, allow_override })
+    Ok(AccessRights { allow: allow.map(list).transpose()?, allow_override })
 }
 
 fn routes(
-    page: &Page<'_>,
+    page: &ConfigText<'_>,
     raw: BTreeMap<Spanned<String>, RawRules>,
-    policies: Policies<'_>,
-) -> anyhow::Result<BTreeMap<String, Rules>> {
+    policies: PolicyLookup<'_>,
+) -> anyhow::Result<BTreeMap<String, RequestRules>> {
     let known = |route: &Spanned<String>| {
         page.read(route, |route| {
             if ROUTES.contains(&route.as_str()) {
                 return Ok(route.clone());
             }
-            let (route, routes) = (units::plain(route), ROUTES.join(", "));
+            let (route, routes) = (units::printable(route), ROUTES.join(", "));
             Err(format!("`{route}` is no route with a mode of its own: expected {routes}"))
         })
     };
     raw.into_iter().map(|(route, rules)| Ok((known(&route)?, rules.read(page, policies)?))).collect()
 }
 
-fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
-    let usual = Limits::default();
+fn limits(page: &ConfigText<'_>, raw: &RawLimits) -> anyhow::Result<GatewayLimits> {
+    let usual = GatewayLimits::default();
     let size = |said: &Option<Spanned<String>>, usual| {
         said.as_ref().map_or(Ok(usual), |said| page.read(said, |text| units::size(text)))
     };
@@ -370,7 +371,7 @@ fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
             requests => Ok(*requests),
         })
     })?;
-    Ok(Limits {
+    Ok(GatewayLimits {
         body: size(&raw.body, usual.body)?,
         head: size(&raw.head, usual.head)?,
         requests,
@@ -394,12 +395,12 @@ fn word(name: &str) -> Result<String, String> {
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
         Ok(name.to_owned())
     } else {
-        Err(format!("`{}` is no name: use up to 64 letters, digits, and . _ - @", units::plain(name)))
+        Err(format!("`{}` is no name: use up to 64 letters, digits, and . _ - @", units::printable(name)))
     }
 }
 
 /// Reads a key or a token from the environment variable that holds it.
-pub(super) fn secret(name: &str, environment: Environment<'_>) -> Result<SecretString, String> {
+pub(super) fn secret(name: &str, environment: EnvironmentLookup<'_>) -> Result<SecretString, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(is_name) {
         // A key that was given in place of a variable's name must not reach a log.
@@ -431,16 +432,16 @@ mod tests {
 
     use secrecy::ExposeSecret;
 
-    use super::{super::Summariser, *};
+    use super::{super::ConfiguredSummariser, *};
 
-    fn parse(text: &str) -> anyhow::Result<File> {
+    fn parse(text: &str) -> anyhow::Result<ConfigFile> {
         let environment = |name: &str| match name {
             "LOCAL_KEY" => Some("sk-canary\n".to_owned()),
             "ANNA_TOKEN" => Some("anna-canary".to_owned()),
             "BROKEN" => Some("two words".to_owned()),
             _ => None,
         };
-        File::parse("gateway.toml", text, &environment, &|name| Ok(Policy::named(name)?.clone()))
+        ConfigFile::parse("gateway.toml", text, &environment, &|name| Ok(Policy::named(name)?.clone()))
     }
 
     #[track_caller]
@@ -513,8 +514,8 @@ mod tests {
         )
         .expect("a right file");
         assert_eq!(file.listen, Some("0.0.0.0:9000".parse().expect("an address")));
-        assert_eq!((file.mode, file.log), (Some(Mode::Observe), Some(Log::Json)));
-        assert_eq!(file.unrecorded, Some(Unrecorded::Refuse));
+        assert_eq!((file.mode, file.log), (Some(GatewayMode::Observe), Some(LogFormat::Json)));
+        assert_eq!(file.unrecorded, Some(StoreFailureAction::Refuse));
         let local = &file.upstreams[0];
         assert_eq!(local.base.to_string(), "http://127.0.0.1:8080/");
         assert_eq!((local.formats.as_slice(), local.models.len()), ([Format::OpenaiChat].as_slice(), 2));
@@ -525,24 +526,29 @@ mod tests {
         assert_eq!(file.upstreams[1].formats, Format::ALL);
         assert_eq!(file.tokens[0].hash, blake3::hash(b"anna-canary"));
         let rules = [&file.tokens[0].rules, &file.tokens[1].rules];
-        assert_eq!(rules.map(|rules| rules.mode), [Some(Mode::Off), None]);
-        let named = |rules: &Rules| rules.policy.as_ref().map(|policy| policy.name.clone());
+        assert_eq!(rules.map(|rules| rules.mode), [Some(GatewayMode::Off), None]);
+        let named = |rules: &RequestRules| rules.policy.as_ref().map(|policy| policy.name.clone());
         assert_eq!((rules[0].window, named(rules[0]).as_deref()), (Some(64_000), Some("pivot")));
-        let allowed = |access: &Access| access.allow.as_ref().map(ToString::to_string);
+        let allowed = |access: &AccessRights| access.allow.as_ref().map(ToString::to_string);
         let access = [&file.tokens[0].access, &file.tokens[1].access];
         assert_eq!(allowed(&file.access).as_deref(), Some("inference"));
         assert_eq!(allowed(access[0]).as_deref(), Some("inference, GET /v1/files/*"));
         assert_eq!(access.map(|access| access.allow_override), [Some(true), None]);
-        assert_eq!(file.routes["/v1/messages"], Rules { mode: Some(Mode::Record), ..Rules::default() });
+        assert_eq!(
+            file.routes["/v1/messages"],
+            RequestRules { mode: Some(GatewayMode::Record), ..RequestRules::default() }
+        );
         let responses = &file.routes["/v1/responses"];
-        assert_eq!((responses.mode, responses.window), (Some(Mode::Compact), Some(32_000)));
+        assert_eq!((responses.mode, responses.window), (Some(GatewayMode::Compact), Some(32_000)));
         assert_eq!(named(responses).as_deref(), Some("tiered"));
         assert_eq!(file.routes["/v1/chat/completions"].window, Some(16_000));
-        let Compact { window, holdout, command, recall, summariser, summary_time } = &file.compact;
+        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time } = &file.compact;
         assert_eq!(*summary_time, Some(Duration::from_secs(90)));
         assert_eq!((*window, *holdout, *recall), (Some(128_000), 100_000, true));
         assert_eq!(command.as_deref(), Some("/compact"));
-        let Summariser::Model { model, base, format, key } = summariser else { panic!("{summariser:?}") };
+        let ConfiguredSummariser::Model { model, base, format, key } = summariser else {
+            panic!("{summariser:?}")
+        };
         assert_eq!((model.as_str(), base.to_string().as_str()), ("small", "http://127.0.0.1:8080/"));
         assert_eq!(
             (*format, key.as_ref().map(ExposeSecret::expose_secret)),
@@ -550,7 +556,7 @@ mod tests {
         );
         assert_eq!((file.limits.body, file.limits.requests), (32 << 20, 100));
         assert_eq!(file.limits.answer, Duration::from_mins(5));
-        assert_eq!(file.limits.pause, Limits::default().pause);
+        assert_eq!(file.limits.pause, GatewayLimits::default().pause);
         assert_eq!(file.limits.notice, Some(Duration::ZERO));
         assert!(!format!("{file:?}").contains("canary"));
     }

@@ -8,14 +8,15 @@ use clap::Args;
 use epitome::{core::policy::Policy, wire::Format};
 
 use super::{
-    Access, Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
-    file::{Environment, File, Policies},
+    AccessRights, CompactModeConfig, GatewayConfig, GatewayMode, LogFormat, StoreFailureAction,
+    UpstreamConfig, address, compact,
+    file::{ConfigFile, EnvironmentLookup, PolicyLookup},
     units,
 };
 
 /// Settings of a gateway on the command line.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Flags {
+pub(crate) struct GatewayArgs {
     /// Address to listen on; port 0 picks a free port. An address that other machines can reach requires
     /// tokens. [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR", value_parser = address::listen)]
@@ -32,7 +33,7 @@ pub(crate) struct Flags {
 
     /// Mode for requests; see below. [default: record]
     #[arg(long, value_enum)]
-    mode: Option<Mode>,
+    mode: Option<GatewayMode>,
 
     /// Policy for the modes `observe` and `compact`: a name or a file. [default: epitome]
     #[arg(long, value_name = "POLICY")]
@@ -54,16 +55,16 @@ pub(crate) struct Flags {
 
     /// Log format on standard error; set the level with EPITOME_LOG or RUST_LOG. [default: text]
     #[arg(long, value_enum)]
-    log: Option<Log>,
+    log: Option<LogFormat>,
 
     #[command(flatten)]
-    compact: CompactFlags,
+    compact: GatewayCompactArgs,
 }
 
 /// Settings of mode `compact` on the command line.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Mode compact")]
-struct CompactFlags {
+struct GatewayCompactArgs {
     /// Context window of the models in tokens, such as 128k. By default the known window of each model.
     #[arg(long, value_name = "TOKENS", value_parser = units::tokens)]
     window: Option<u64>,
@@ -102,8 +103,12 @@ struct CompactFlags {
     summariser_timeout: Option<Duration>,
 }
 
-impl CompactFlags {
-    fn over(self, file: Compact, environment: Environment<'_>) -> anyhow::Result<Compact> {
+impl GatewayCompactArgs {
+    fn over(
+        self,
+        file: CompactModeConfig,
+        environment: EnvironmentLookup<'_>,
+    ) -> anyhow::Result<CompactModeConfig> {
         let summariser = match &self.summariser {
             Some(named) => {
                 let (model, key) = (self.summariser_model.as_deref(), self.summariser_key_env.as_deref());
@@ -111,7 +116,7 @@ impl CompactFlags {
             }
             None => file.summariser,
         };
-        Ok(Compact {
+        Ok(CompactModeConfig {
             window: self.window.or(file.window),
             holdout: self.holdout.unwrap_or(file.holdout),
             command: self.compact_command.or(file.command),
@@ -122,26 +127,26 @@ impl CompactFlags {
     }
 }
 
-impl Flags {
+impl GatewayArgs {
     /// Combines and checks the whole configuration. `policy` finds a policy by its name or file.
     pub(crate) fn resolve(
         self,
-        environment: Environment<'_>,
-        policies: Policies<'_>,
-    ) -> anyhow::Result<(Config, Log)> {
+        environment: EnvironmentLookup<'_>,
+        policies: PolicyLookup<'_>,
+    ) -> anyhow::Result<(GatewayConfig, LogFormat)> {
         let file = match &self.config {
-            Some(path) => File::read(path, environment, policies)?,
-            None => File::default(),
+            Some(path) => ConfigFile::read(path, environment, policies)?,
+            None => ConfigFile::default(),
         };
         self.over(file, environment, policies)
     }
 
     fn over(
         self,
-        file: File,
-        environment: Environment<'_>,
-        policies: Policies<'_>,
-    ) -> anyhow::Result<(Config, Log)> {
+        file: ConfigFile,
+        environment: EnvironmentLookup<'_>,
+        policies: PolicyLookup<'_>,
+    ) -> anyhow::Result<(GatewayConfig, LogFormat)> {
         let listen = self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 8787).into());
         if !address::is_local(listen) && file.tokens.is_empty() {
             bail!(
@@ -153,8 +158,8 @@ impl Flags {
         let named = self.policy.or(file.policy);
         let policy = policies(named.as_deref().unwrap_or(&Policy::builtin()[0].name))?;
         let unrecorded = match (self.fail_closed, file.unrecorded) {
-            (true, _) => Unrecorded::Refuse,
-            (false, said) => said.unwrap_or(Unrecorded::Forward),
+            (true, _) => StoreFailureAction::Refuse,
+            (false, said) => said.unwrap_or(StoreFailureAction::Forward),
         };
         let base = |flag: &str, said: Option<String>| {
             let base = said.map(|url| address::base(&url)).transpose();
@@ -162,26 +167,30 @@ impl Flags {
         };
         let openai = base("--openai-upstream", self.openai_upstream)?;
         let anthropic = base("--anthropic-upstream", self.anthropic_upstream)?;
-        let config = Config {
+        let config = GatewayConfig {
             listen,
-            mode: self.mode.or(file.mode).unwrap_or(Mode::Record),
+            mode: self.mode.or(file.mode).unwrap_or(GatewayMode::Record),
             routes: file.routes,
             policy,
             compact: self.compact.over(file.compact, environment)?,
             upstreams: upstreams(openai, anthropic, file.upstreams),
             tokens: file.tokens,
-            access: Access { allow_override: self.allow_override.then_some(true), allow: None }
+            access: AccessRights { allow_override: self.allow_override.then_some(true), allow: None }
                 .or(&file.access),
             limits: file.limits,
             unrecorded,
         };
-        Ok((config, self.log.or(file.log).unwrap_or(Log::Text)))
+        Ok((config, self.log.or(file.log).unwrap_or(LogFormat::Text)))
     }
 }
 
 /// Upstreams with those of the command line first. A file that names any provider has to name all of them;
 /// only without one do the well-known providers apply.
-fn upstreams(openai: Option<http::Uri>, anthropic: Option<http::Uri>, filed: Vec<Upstream>) -> Vec<Upstream> {
+fn upstreams(
+    openai: Option<http::Uri>,
+    anthropic: Option<http::Uri>,
+    filed: Vec<UpstreamConfig>,
+) -> Vec<UpstreamConfig> {
     let usual = filed.is_empty();
     let upstream = |said: Option<http::Uri>, name: &str, known: &'static str, formats: &[Format]| {
         let base = said.or_else(|| usual.then(|| http::Uri::from_static(known)))?;
@@ -190,7 +199,7 @@ fn upstreams(openai: Option<http::Uri>, anthropic: Option<http::Uri>, filed: Vec
         } else {
             name.to_owned()
         };
-        Some(Upstream { name, base, formats: formats.to_vec(), models: Vec::new(), key: None })
+        Some(UpstreamConfig { name, base, formats: formats.to_vec(), models: Vec::new(), key: None })
     };
     let openai =
         upstream(openai, "openai", "https://api.openai.com", &[Format::OpenaiChat, Format::OpenaiResponses]);
@@ -202,23 +211,23 @@ fn upstreams(openai: Option<http::Uri>, anthropic: Option<http::Uri>, filed: Vec
 mod tests {
     use clap::Parser;
 
-    use super::{super::Summariser, *};
+    use super::{super::ConfiguredSummariser, *};
 
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        flags: Flags,
+        flags: GatewayArgs,
     }
 
-    fn resolve(args: &str, file: &str) -> anyhow::Result<(Config, Log)> {
+    fn resolve(args: &str, file: &str) -> anyhow::Result<(GatewayConfig, LogFormat)> {
         let line = Line::try_parse_from(["serve"].into_iter().chain(args.split_whitespace()))?;
         let environment = |name: &str| (name == "TOKEN").then(|| "secret".to_owned());
         let policies = |name: &str| Ok(Policy::named(name)?.clone());
-        let file = File::parse("gateway.toml", file, &environment, &policies)?;
+        let file = ConfigFile::parse("gateway.toml", file, &environment, &policies)?;
         line.flags.over(file, &environment, &policies)
     }
 
-    fn bases(config: &Config) -> Vec<(String, String)> {
+    fn bases(config: &GatewayConfig) -> Vec<(String, String)> {
         let upstreams = config.upstreams.iter();
         upstreams.map(|upstream| (upstream.name.clone(), upstream.base.to_string())).collect()
     }
@@ -227,7 +236,10 @@ mod tests {
     fn without_a_word_it_records_on_loopback_and_forwards_to_the_known_providers() {
         let (config, log) = resolve("", "").expect("the default");
         assert_eq!(config.listen.to_string(), "127.0.0.1:8787");
-        assert_eq!((config.mode, config.unrecorded, log), (Mode::Record, Unrecorded::Forward, Log::Text));
+        assert_eq!(
+            (config.mode, config.unrecorded, log),
+            (GatewayMode::Record, StoreFailureAction::Forward, LogFormat::Text)
+        );
         assert_eq!(config.policy.name, "epitome");
         let urls: Vec<String> = bases(&config).into_iter().map(|(_, url)| url).collect();
         assert_eq!(urls, ["https://api.openai.com/", "https://api.anthropic.com/"]);
@@ -241,14 +253,14 @@ mod tests {
         let file = "listen = '127.0.0.1:1'\nmode = 'off'\npolicy = 'tiered'\nlog = 'json'\n\
                     [[upstream]]\nname = 'openai'\nurl = 'http://filed'";
         let (config, log) = resolve("", file).expect("the file");
-        assert_eq!((config.listen.port(), config.mode, log), (1, Mode::Off, Log::Json));
+        assert_eq!((config.listen.port(), config.mode, log), (1, GatewayMode::Off, LogFormat::Json));
         assert_eq!(config.policy.name, "tiered");
         assert_eq!(bases(&config), [("openai".to_owned(), "http://filed/".to_owned())]);
         let args = "--listen 127.0.0.1:2 --mode observe --policy pivot --log text --fail-closed \
                     --openai-upstream http://flag/v1";
         let (config, log) = resolve(args, file).expect("flags");
-        assert_eq!((config.listen.port(), config.mode, log), (2, Mode::Observe, Log::Text));
-        assert_eq!((config.policy.name.as_str(), config.unrecorded), ("pivot", Unrecorded::Refuse));
+        assert_eq!((config.listen.port(), config.mode, log), (2, GatewayMode::Observe, LogFormat::Text));
+        assert_eq!((config.policy.name.as_str(), config.unrecorded), ("pivot", StoreFailureAction::Refuse));
         let expect = [("openai-flag", "http://flag/"), ("openai", "http://filed/")];
         assert_eq!(bases(&config), expect.map(|(name, url)| (name.to_owned(), url.to_owned())));
     }
@@ -256,10 +268,11 @@ mod tests {
     #[test]
     fn mode_compact_leaves_nothing_out_unless_it_is_told_to() {
         let (config, _) = resolve("--mode compact", "").expect("the default");
-        let Compact { window, holdout, command, recall, summariser, summary_time } = &config.compact;
+        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time } =
+            &config.compact;
         assert_eq!((*window, *holdout, command, *recall), (None, 0, &None, false));
         assert_eq!(*summary_time, None);
-        assert!(matches!(summariser, Summariser::BuiltIn));
+        assert!(matches!(summariser, ConfiguredSummariser::BuiltIn));
         assert!(config.records() && config.compacts());
         assert!(!resolve("", "").expect("record").0.compacts());
         assert!(resolve("", "[routes]\n'/v1/messages'='compact'").expect("a route").0.compacts());
@@ -272,12 +285,12 @@ mod tests {
         let file = "[compact]\nwindow = 1000\nholdout = 0.1\ncommand = '/file'\nrecall = true\n\
                     [compact.summariser]\nuse = 'session'\ntimeout = '90s'";
         let (config, _) = resolve("--window 64k", file).expect("one flag");
-        let Compact { window, holdout, command, recall, summariser, summary_time } = config.compact;
+        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time } = config.compact;
         assert_eq!(
             (window, holdout, command.as_deref(), recall),
             (Some(64_000), 100_000, Some("/file"), true)
         );
-        assert!(matches!(summariser, Summariser::Session));
+        assert!(matches!(summariser, ConfiguredSummariser::Session));
         assert_eq!(summary_time, Some(Duration::from_secs(90)));
         let (config, _) = resolve("--summariser-timeout 2m", file).expect("another flag");
         assert_eq!(config.compact.summary_time, Some(Duration::from_mins(2)));
@@ -285,13 +298,13 @@ mod tests {
                     --summariser-key-env TOKEN";
         let (config, _) = resolve(args, file).expect("more flags");
         assert_eq!((config.compact.holdout, config.compact.command.as_deref()), (0, Some("!c")));
-        let Summariser::Model { model, base, format, key } = config.compact.summariser else {
+        let ConfiguredSummariser::Model { model, base, format, key } = config.compact.summariser else {
             panic!("a model")
         };
         assert_eq!((model.as_str(), base.to_string().as_str()), ("small", "http://host/"));
         assert_eq!((format, key.is_some()), (Format::OpenaiChat, true));
         let (config, _) = resolve("--summariser built-in", file).expect("no model");
-        assert!(matches!(config.compact.summariser, Summariser::BuiltIn));
+        assert!(matches!(config.compact.summariser, ConfiguredSummariser::BuiltIn));
     }
 
     #[test]

@@ -4,59 +4,59 @@
 //! else with a reason. Keys come from the environment, are read once, and are never shown.
 
 mod address;
-pub(crate) mod allow;
+pub(crate) mod allowed_routes;
 mod compact;
 mod file;
 pub(crate) mod flags;
 pub(crate) mod pattern;
-pub(crate) mod shown;
+pub(crate) mod shown_config;
 mod units;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use epitome::{core::policy::Policy, summarise::Timeouts, wire::Format};
+use epitome::{core::policy::Policy, summarise::ServerTimeouts, wire::Format};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use allow::RouteList;
+use allowed_routes::RouteList;
 
 /// Settings of a gateway.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub(crate) struct GatewayConfig {
     /// Address to listen on.
     pub(crate) listen: SocketAddr,
     /// Mode of a request, unless its route, token or header sets another.
-    pub(crate) mode: Mode,
+    pub(crate) mode: GatewayMode,
     /// Rules for single routes, by path (`/v1/messages`).
-    pub(crate) routes: BTreeMap<String, Rules>,
+    pub(crate) routes: BTreeMap<String, RequestRules>,
     /// Policy of the modes `observe` and `compact`.
     pub(crate) policy: Policy,
     /// Settings of mode `compact`.
-    pub(crate) compact: Compact,
+    pub(crate) compact: CompactModeConfig,
     /// Upstreams: the first that fits a request is used.
-    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) upstreams: Vec<UpstreamConfig>,
     /// Tokens of clients; without any, no token is needed.
-    pub(crate) tokens: Vec<Token>,
+    pub(crate) tokens: Vec<AccessToken>,
     /// Rights of all clients, unless their token sets others.
-    pub(crate) access: Access,
+    pub(crate) access: AccessRights,
     /// Limits of sizes and times.
-    pub(crate) limits: Limits,
+    pub(crate) limits: GatewayLimits,
     /// Treatment of a request that cannot be recorded.
-    pub(crate) unrecorded: Unrecorded,
+    pub(crate) unrecorded: StoreFailureAction,
 }
 
-impl Config {
+impl GatewayConfig {
     /// Returns true if any request may be recorded, so that a store is needed.
     pub(crate) fn records(&self) -> bool {
-        self.modes().any(|mode| mode != Mode::Off)
+        self.modes().any(|mode| mode != GatewayMode::Off)
     }
 
     /// Returns true if any request is compacted without asking for it itself.
     pub(crate) fn compacts(&self) -> bool {
-        self.modes().any(|mode| mode == Mode::Compact)
+        self.modes().any(|mode| mode == GatewayMode::Compact)
     }
 
-    fn modes(&self) -> impl Iterator<Item = Mode> {
+    fn modes(&self) -> impl Iterator<Item = GatewayMode> {
         let tokens = self.tokens.iter().filter_map(|token| token.rules.mode);
         self.routes.values().filter_map(|rules| rules.mode).chain(tokens).chain([self.mode])
     }
@@ -67,7 +67,7 @@ impl Config {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Mode {
+pub(crate) enum GatewayMode {
     /// Forward without recording.
     Off,
     /// Forward and record.
@@ -78,7 +78,7 @@ pub(crate) enum Mode {
     Compact,
 }
 
-impl Mode {
+impl GatewayMode {
     /// Name of the mode.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ impl Mode {
 
 /// Settings of mode `compact`.
 #[derive(Debug, Default)]
-pub(crate) struct Compact {
+pub(crate) struct CompactModeConfig {
     /// Window of the models in tokens, overriding their profiles.
     pub(crate) window: Option<u64>,
     /// Number of sessions in a million that are left uncompacted, for comparison.
@@ -102,21 +102,21 @@ pub(crate) struct Compact {
     /// True if the model is offered the tool that gets back what was left out.
     pub(crate) recall: bool,
     /// Source of summaries.
-    pub(crate) summariser: Summariser,
+    pub(crate) summariser: ConfiguredSummariser,
     /// Time limit of a model's summary; `None` for the default.
     pub(crate) summary_time: Option<Duration>,
 }
 
-impl Compact {
+impl CompactModeConfig {
     /// Time limit of a model's summary.
     pub(crate) fn summary_time(&self) -> Duration {
-        self.summary_time.unwrap_or_else(|| Timeouts::default().whole)
+        self.summary_time.unwrap_or_else(|| ServerTimeouts::default().whole)
     }
 }
 
 /// Source of summaries.
 #[derive(Debug, Default)]
-pub(crate) enum Summariser {
+pub(crate) enum ConfiguredSummariser {
     /// The built-in summariser: no model is asked.
     #[default]
     BuiltIn,
@@ -137,7 +137,7 @@ pub(crate) enum Summariser {
 
 /// Treatment of a request that cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Unrecorded {
+pub(crate) enum StoreFailureAction {
     /// Forward it anyway (`fail_open`).
     #[serde(rename = "fail_open")]
     Forward,
@@ -148,7 +148,7 @@ pub(crate) enum Unrecorded {
 
 /// A provider.
 #[derive(Debug)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamConfig {
     /// Name of the provider in logs and metrics.
     pub(crate) name: String,
     /// Scheme, host, port and the path before `/v1`, if any; without a trailing slash.
@@ -163,23 +163,23 @@ pub(crate) struct Upstream {
 
 /// A client that is let in.
 #[derive(Debug)]
-pub(crate) struct Token {
+pub(crate) struct AccessToken {
     /// Principal whose sessions the client sees.
     pub(crate) principal: String,
     /// The BLAKE3 hash of the token: the token itself is not kept.
     pub(crate) hash: blake3::Hash,
     /// Rules for its requests.
-    pub(crate) rules: Rules,
+    pub(crate) rules: RequestRules,
     /// Rights of the client.
-    pub(crate) access: Access,
+    pub(crate) access: AccessRights,
 }
 
 /// Rules for the requests of a token or of a route, where these differ from the general settings. A token's
 /// rules take precedence over a route's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct RequestRules {
     /// Mode of the requests.
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<GatewayMode>,
     /// Window of their models, in tokens.
     pub(crate) window: Option<u64>,
     /// Policy of the requests.
@@ -188,7 +188,7 @@ pub(crate) struct Rules {
 
 /// Rights of a client: the routes it may use, and the settings its headers may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Access {
+pub(crate) struct AccessRights {
     /// Routes that it may use. Without a list, [models and inference](RouteList::default) with a key of the
     /// gateway's, and every route with a key of its own, because a client with its own key could also reach
     /// the provider directly.
@@ -197,7 +197,7 @@ pub(crate) struct Access {
     pub(crate) allow_override: Option<bool>,
 }
 
-impl Access {
+impl AccessRights {
     /// These rights, with unset ones taken from `other`.
     pub(crate) fn or(self, other: &Self) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl Access {
 
 /// Limits of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct GatewayLimits {
     /// Most bytes of a request's body, as it comes and decompressed.
     pub(crate) body: usize,
     /// Most bytes of a request's head.
@@ -233,7 +233,7 @@ pub(crate) struct Limits {
     pub(crate) shutdown: Duration,
 }
 
-impl Default for Limits {
+impl Default for GatewayLimits {
     /// Limits above the needs of every client known to us. A model may think for minutes in silence.
     fn default() -> Self {
         Self {
@@ -254,7 +254,7 @@ impl Default for Limits {
 /// Time that load balancers may need to notice that a gateway is stopping: most look every few seconds.
 const NOTICE: Duration = Duration::from_secs(5);
 
-impl Limits {
+impl GatewayLimits {
     /// Time for which a gateway at this address reports that it is stopping before its port closes.
     pub(crate) fn notice_at(&self, listen: SocketAddr) -> Duration {
         let usual = if address::is_local(listen) { Duration::ZERO } else { NOTICE };
@@ -265,7 +265,7 @@ impl Limits {
 /// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Log {
+pub(crate) enum LogFormat {
     /// Lines of text, for people.
     Text,
     /// One JSON object per line.

@@ -1,7 +1,7 @@
 //! Patterns of names and paths.
 
 /// Returns true if a name fits a pattern, in which `*` stands for any text.
-pub(crate) fn fits(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut pieces = rest.split('*').peekable();
@@ -35,7 +35,7 @@ mod tests {
             ("*", "", true),
             ("**", "x", true),
         ] {
-            assert_eq!(fits(pattern, name), expect, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expect, "{pattern} {name}");
         }
     }
 }

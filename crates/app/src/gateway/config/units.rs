@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bytes: `64MiB`, `500kB`, `4096`.
 pub(super) fn size(text: &str) -> Result<usize, String> {
-    let wrong = || format!("`{}` is no size: write bytes such as 4096, 500kB or 64MiB", plain(text));
+    let wrong = || format!("`{}` is no size: write bytes such as 4096, 500kB or 64MiB", printable(text));
     let (number, unit) = match text.find(|letter: char| !letter.is_ascii_digit() && letter != '_') {
         Some(at) => text.split_at(at),
         None => (text, ""),
@@ -25,7 +25,7 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
 
 /// Tokens: `128000`, `128_000`, `128k`, `1M`.
 pub(super) fn tokens(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{}` is no number of tokens: write it as 128000, 128k or 1M", plain(text));
+    let wrong = || format!("`{}` is no number of tokens: write it as 128000, 128k or 1M", printable(text));
     let (number, factor) = match text.strip_suffix(['k', 'K', 'm', 'M']) {
         Some(number) if text.ends_with(['k', 'K']) => (number, 1_000),
         Some(number) => (number, 1_000_000),
@@ -39,7 +39,7 @@ pub(super) fn tokens(text: &str) -> Result<u64, String> {
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
     time.filter(|time| !time.is_zero() && *time <= Duration::from_hours(24)).ok_or_else(|| {
-        format!("`{}` is no time of at most a day: write it as 250ms, 30s, 10m or 1h 30m", plain(text))
+        format!("`{}` is no time of at most a day: write it as 250ms, 30s, 10m or 1h 30m", printable(text))
     })
 }
 
@@ -54,19 +54,19 @@ pub(super) fn percent(millionths: u32) -> String {
 }
 
 /// Writes bytes in the largest unit that is exact.
-pub(super) fn said_size(bytes: usize) -> String {
+pub(super) fn format_size(bytes: usize) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let exact = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
     exact.map_or_else(|| format!("{bytes} bytes"), |(unit, name)| format!("{} {name}", bytes / unit))
 }
 
 /// Writes a time in units that people use.
-pub(super) fn said_time(time: Duration) -> String {
+pub(super) fn format_time(time: Duration) -> String {
     jiff::SignedDuration::try_from(time).map_or_else(|_| format!("{time:?}"), |time| format!("{time:#}"))
 }
 
 /// Shortens a user's text to one line, for messages.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     short.escape_debug().to_string()
 }
@@ -111,10 +111,10 @@ mod tests {
     fn what_is_said_is_what_was_written() {
         for text in ["64 MiB", "1 KiB", "1500 bytes"] {
             let bytes = size(text.trim_end_matches("ytes").trim_end_matches('b').trim()).expect(text);
-            assert_eq!(said_size(bytes), text);
+            assert_eq!(format_size(bytes), text);
         }
         for text in ["30s", "10m", "1h 30m", "250ms"] {
-            assert_eq!(said_time(time(text).expect(text)), text);
+            assert_eq!(format_time(time(text).expect(text)), text);
         }
     }
 }

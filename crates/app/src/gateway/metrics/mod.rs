@@ -3,11 +3,11 @@
 //! No text from clients becomes a label as it is: routes, formats and endings are ours, and models have a
 //! limited set of labels (see [`models`]).
 
-mod causes;
-pub(crate) mod composed;
-mod models;
+mod baseline_usage;
+pub(crate) mod compact_calls;
+mod epoch_causes;
+mod model_labels;
 mod principals;
-mod uncompacted;
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -15,15 +15,15 @@ use std::{
 };
 
 use epitome::{
-    compose::Done,
     core::{
         Tokens,
-        event::{Trigger, Usage},
+        event::{CompactionTrigger, Usage},
         profile::{Money, Profiles},
     },
-    observe::Observed,
-    recorder::{Ending, Placed},
-    session::Lifecycle,
+    observe::PolicyObservation,
+    recorder::{ExchangeOutcome, PlacementKind},
+    rewrite::RewriteReport,
+    session::LifecycleEvent,
     wire::Format,
 };
 use prometheus_client::{
@@ -32,46 +32,46 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::config::Mode;
-use composed::{Call, Composed};
-use models::Models;
-use principals::ByPrincipal;
+use super::config::GatewayMode;
+use compact_calls::{CompactMetrics, FinishedCompactCall};
+use model_labels::ModelLabelCache;
+use principals::PrincipalMetrics;
 
 /// Metrics of a gateway.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct GatewayMetrics {
     registry: Registry,
-    models: Models,
-    requests: Family<Request, Counter>,
-    by_principal: ByPrincipal,
+    models: ModelLabelCache,
+    requests: Family<RequestLabels, Counter>,
+    by_principal: PrincipalMetrics,
     in_flight: Gauge,
-    bytes: Family<Direction, Counter>,
-    first_byte: Family<Kind, Histogram, fn() -> Histogram>,
-    duration: Family<Kind, Histogram, fn() -> Histogram>,
-    placed: Family<Placement, Counter>,
-    unrecorded: Family<Missing, Counter>,
-    uncomposed: Family<Missing, Counter>,
-    tokens: Family<Use, Counter>,
-    cost: Family<Model, Counter<f64, AtomicU64>>,
-    observed_tokens: Family<Sent, Counter>,
-    observed_cost: Family<Sent, Counter<f64, AtomicU64>>,
-    observed_calls: Family<Outcome, Counter>,
-    composed: Composed,
+    bytes: Family<DirectionLabels, Counter>,
+    first_byte: Family<FormatLabels, Histogram, fn() -> Histogram>,
+    duration: Family<FormatLabels, Histogram, fn() -> Histogram>,
+    placed: Family<PlacementLabels, Counter>,
+    unrecorded: Family<ReasonLabels, Counter>,
+    uncomposed: Family<ReasonLabels, Counter>,
+    tokens: Family<ModelTokenLabels, Counter>,
+    cost: Family<ModelCostLabels, Counter<f64, AtomicU64>>,
+    observed_tokens: Family<ObservedUsageLabels, Counter>,
+    observed_cost: Family<ObservedUsageLabels, Counter<f64, AtomicU64>>,
+    observed_calls: Family<ObservedCallLabels, Counter>,
+    composed: CompactMetrics,
 }
 
 /// A finished request.
 #[derive(Clone, Debug)]
-pub(crate) struct Finished<'a> {
+pub(crate) struct FinishedRequest<'a> {
     /// Principal, by its name in the configuration; empty without tokens.
     pub(crate) principal: &'a str,
     /// Format of the request; `None` if it was not a model call.
     pub(crate) format: Option<Format>,
     /// Mode of the request.
-    pub(crate) mode: Mode,
+    pub(crate) mode: GatewayMode,
     /// Status that the client was given, if any.
     pub(crate) status: Option<u16>,
     /// Ending of the request.
-    pub(crate) ending: Ending,
+    pub(crate) ending: ExchangeOutcome,
     /// Bytes of the request's body.
     pub(crate) bytes_in: u64,
     /// Bytes of the answer's body.
@@ -88,7 +88,7 @@ pub(crate) struct Finished<'a> {
 
 /// Reason why something was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Reason {
+pub(crate) enum UnrecordedReason {
     /// The request could not be read.
     UnreadableRequest,
     /// The answer could not be read.
@@ -99,7 +99,7 @@ pub(crate) enum Reason {
     Store,
 }
 
-impl Reason {
+impl UnrecordedReason {
     /// Name in logs and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -113,14 +113,14 @@ impl Reason {
 
 /// Reason why a request was not composed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Uncomposed {
+pub(crate) enum UncomposedReason {
     /// It could not be recorded.
-    Unrecorded(Reason),
+    Unrecorded(UnrecordedReason),
     /// The store took longer than requests wait for it.
     Late,
 }
 
-impl Uncomposed {
+impl UncomposedReason {
     /// Name in logs and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -132,22 +132,22 @@ impl Uncomposed {
 
 /// A request in progress: counted as such until this is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlight(Gauge);
+pub(crate) struct InFlightGuard(Gauge);
 
-impl Drop for InFlight {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-impl Metrics {
+impl GatewayMetrics {
     /// Starts all counts at zero, and takes prices from `profiles`.
     pub(crate) fn new(profiles: Arc<Profiles>) -> Self {
         let metrics = Self {
             registry: Registry::with_prefix("epitome"),
-            models: Models::new(profiles),
+            models: ModelLabelCache::new(profiles),
             requests: Family::default(),
-            by_principal: ByPrincipal::default(),
+            by_principal: PrincipalMetrics::default(),
             in_flight: Gauge::default(),
             bytes: Family::default(),
             first_byte: Family::new_with_constructor(seconds),
@@ -160,30 +160,30 @@ impl Metrics {
             observed_tokens: Family::default(),
             observed_cost: Family::default(),
             observed_calls: Family::default(),
-            composed: Composed::default(),
+            composed: CompactMetrics::default(),
         };
         metrics.registered()
     }
 
     /// Counts a request that has arrived, as in progress until the result is dropped.
-    pub(crate) fn arrived(&self) -> InFlight {
+    pub(crate) fn arrived(&self) -> InFlightGuard {
         self.in_flight.inc();
-        InFlight(self.in_flight.clone())
+        InFlightGuard(self.in_flight.clone())
     }
 
     /// Counts a finished request.
-    pub(crate) fn finished(&self, request: &Finished<'_>) {
+    pub(crate) fn finished(&self, request: &FinishedRequest<'_>) {
         let format = format_name(request.format);
-        let labels = Request {
+        let labels = RequestLabels {
             format,
             mode: request.mode.name(),
             status: class(request.status),
             ending: request.ending.name(),
         };
         self.requests.get_or_create(&labels).inc();
-        self.bytes.get_or_create(&Direction { direction: "in" }).inc_by(request.bytes_in);
-        self.bytes.get_or_create(&Direction { direction: "out" }).inc_by(request.bytes_out);
-        let kind = Kind { format };
+        self.bytes.get_or_create(&DirectionLabels { direction: "in" }).inc_by(request.bytes_in);
+        self.bytes.get_or_create(&DirectionLabels { direction: "out" }).inc_by(request.bytes_out);
+        let kind = FormatLabels { format };
         if let Some(first_byte) = request.first_byte {
             self.first_byte.get_or_create(&kind).observe(first_byte.as_secs_f64());
         }
@@ -193,32 +193,32 @@ impl Metrics {
     }
 
     /// Counts a request that was recorded.
-    pub(crate) fn recorded(&self, placed: Placed) {
-        self.placed.get_or_create(&Placement { placed: placed.name() }).inc();
+    pub(crate) fn recorded(&self, placed: PlacementKind) {
+        self.placed.get_or_create(&PlacementLabels { placed: placed.name() }).inc();
     }
 
     /// Counts a request or an answer that was not recorded though it should have been.
-    pub(crate) fn unrecorded(&self, reason: Reason) {
-        self.unrecorded.get_or_create(&Missing { reason: reason.name() }).inc();
+    pub(crate) fn unrecorded(&self, reason: UnrecordedReason) {
+        self.unrecorded.get_or_create(&ReasonLabels { reason: reason.name() }).inc();
     }
 
     /// Counts a request that was to be composed but was sent as it came.
-    pub(crate) fn uncomposed(&self, reason: Uncomposed) {
-        self.uncomposed.get_or_create(&Missing { reason: reason.name() }).inc();
+    pub(crate) fn uncomposed(&self, reason: UncomposedReason) {
+        self.uncomposed.get_or_create(&ReasonLabels { reason: reason.name() }).inc();
     }
 
     /// Counts what a policy would have done with a call.
-    pub(crate) fn observed(&self, observed: &Observed) {
+    pub(crate) fn observed(&self, observed: &PolicyObservation) {
         let outcome = match (&observed.refused, &observed.cause) {
             (Some(_), _) => "refused",
             (None, Some(_)) => "reset",
             (None, None) => "extended",
         };
-        self.observed_calls.get_or_create(&Outcome { outcome }).inc();
+        self.observed_calls.get_or_create(&ObservedCallLabels { outcome }).inc();
         if observed.refused.is_some() {
             return;
         }
-        let (full, policy) = (Sent { sent: "full" }, Sent { sent: "policy" });
+        let (full, policy) = (ObservedUsageLabels { sent: "full" }, ObservedUsageLabels { sent: "policy" });
         self.observed_tokens.get_or_create(&full).inc_by(observed.full.0);
         self.observed_tokens.get_or_create(&policy).inc_by(observed.sent.0);
         if let (Some(cost_full), Some(cost)) = (observed.cost_full, observed.cost) {
@@ -228,23 +228,23 @@ impl Metrics {
     }
 
     /// Counts a finished call in mode `compact`, in addition to [`finished`](Self::finished).
-    pub(crate) fn composed(&self, call: &Call<'_>) {
+    pub(crate) fn composed(&self, call: &FinishedCompactCall<'_>) {
         self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
     }
 
     /// Counts the composing of a call that another call followed before the client had its answer.
-    pub(crate) fn followed(&self, done: &Done) {
+    pub(crate) fn record_earlier_call(&self, done: &RewriteReport) {
         self.composed.changed(done);
     }
 
     /// Counts a compaction that took effect without a call to a model.
-    pub(crate) fn compacted(&self, trigger: Trigger, by: &str) {
+    pub(crate) fn compacted(&self, trigger: CompactionTrigger, by: &str) {
         self.composed.compacted(trigger, by);
     }
 
     /// Counts an event in the life of a summary.
-    pub(crate) fn heard(&self, happened: &Lifecycle) {
-        self.composed.heard(happened);
+    pub(crate) fn record_lifecycle(&self, happened: &LifecycleEvent) {
+        self.composed.record_lifecycle(happened);
     }
 
     /// Savings that a principal may see, as JSON.
@@ -264,11 +264,11 @@ impl Metrics {
     fn used(&self, model: &str, usage: &Usage) -> Option<Money> {
         let model = self.models.get(model);
         for (kind, tokens) in kinds(usage) {
-            let labels = Use { model: Arc::clone(&model.label), kind };
+            let labels = ModelTokenLabels { model: Arc::clone(&model.label), kind };
             self.tokens.get_or_create(&labels).inc_by(tokens.0);
         }
         let money = model.prices.as_ref().and_then(|prices| prices.cost(usage).ok())?;
-        self.cost.get_or_create(&Model { model: Arc::clone(&model.label) }).inc_by(money.dollars());
+        self.cost.get_or_create(&ModelCostLabels { model: Arc::clone(&model.label) }).inc_by(money.dollars());
         Some(money)
     }
 
@@ -337,7 +337,7 @@ impl Metrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
+struct RequestLabels {
     format: &'static str,
     mode: &'static str,
     status: &'static str,
@@ -345,43 +345,43 @@ struct Request {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Direction {
+struct DirectionLabels {
     direction: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
+struct FormatLabels {
     format: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Placement {
+struct PlacementLabels {
     placed: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Missing {
+struct ReasonLabels {
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Use {
+struct ModelTokenLabels {
     model: Arc<str>,
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Model {
+struct ModelCostLabels {
     model: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Sent {
+struct ObservedUsageLabels {
     sent: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct ObservedCallLabels {
     outcome: &'static str,
 }
 
@@ -426,17 +426,17 @@ fn class(status: Option<u16>) -> &'static str {
 mod tests {
     use super::*;
 
-    fn metrics() -> Metrics {
-        Metrics::new(Arc::new(Profiles::builtin()))
+    fn metrics() -> GatewayMetrics {
+        GatewayMetrics::new(Arc::new(Profiles::builtin()))
     }
 
-    fn finished(usage: Option<&Usage>) -> Finished<'_> {
-        Finished {
+    fn finished(usage: Option<&Usage>) -> FinishedRequest<'_> {
+        FinishedRequest {
             principal: "anna",
             format: Some(Format::Anthropic),
-            mode: Mode::Record,
+            mode: GatewayMode::Record,
             status: Some(200),
-            ending: Ending::Complete,
+            ending: ExchangeOutcome::Complete,
             bytes_in: 100,
             bytes_out: 2_000,
             first_byte: Some(Duration::from_millis(30)),
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(metrics: &Metrics, lines: &[&str]) {
+    fn check(metrics: &GatewayMetrics, lines: &[&str]) {
         let text = metrics.text();
         for line in lines {
             assert!(text.lines().any(|said| said == *line), "no {line} in\n{text}");
@@ -494,10 +494,16 @@ mod tests {
     #[test]
     fn what_was_recorded_and_what_was_not_are_counted_by_kind() {
         let metrics = metrics();
-        for placed in [Placed::Began, Placed::Continued, Placed::Continued, Placed::Forked, Placed::Retried] {
+        for placed in [
+            PlacementKind::Began,
+            PlacementKind::Continued,
+            PlacementKind::Continued,
+            PlacementKind::Forked,
+            PlacementKind::Retried,
+        ] {
             metrics.recorded(placed);
         }
-        metrics.unrecorded(Reason::Store);
+        metrics.unrecorded(UnrecordedReason::Store);
         check(
             &metrics,
             &[
@@ -513,7 +519,7 @@ mod tests {
     #[test]
     fn an_observation_is_counted_before_and_after() {
         let metrics = metrics();
-        let saved = Observed {
+        let saved = PolicyObservation {
             full: Tokens(90_000),
             sent: Tokens(40_000),
             cost_full: Some(Money(2_000_000_000)),
@@ -523,8 +529,8 @@ mod tests {
             refused: None,
         };
         metrics.observed(&saved);
-        metrics.observed(&Observed { cause: None, ..saved.clone() });
-        metrics.observed(&Observed { refused: Some("too long".to_owned()), ..saved });
+        metrics.observed(&PolicyObservation { cause: None, ..saved.clone() });
+        metrics.observed(&PolicyObservation { refused: Some("too long".to_owned()), ..saved });
         check(
             &metrics,
             &[

@@ -9,48 +9,49 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Finished, class, kinds};
+use super::{FinishedRequest, class, kinds};
 
 /// Requests, tokens and cost by principal.
 #[derive(Debug, Default)]
-pub(super) struct ByPrincipal {
-    requests: Family<PrincipalStatus, Counter>,
-    tokens: Family<PrincipalUse, Counter>,
-    cost: Family<PrincipalName, Counter<f64, AtomicU64>>,
+pub(super) struct PrincipalMetrics {
+    requests: Family<PrincipalStatusLabels, Counter>,
+    tokens: Family<PrincipalTokenLabels, Counter>,
+    cost: Family<PrincipalLabels, Counter<f64, AtomicU64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PrincipalStatus {
+struct PrincipalStatusLabels {
     principal: Arc<str>,
     status: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PrincipalUse {
+struct PrincipalTokenLabels {
     principal: Arc<str>,
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PrincipalName {
+struct PrincipalLabels {
     principal: Arc<str>,
 }
 
-impl ByPrincipal {
+impl PrincipalMetrics {
     /// Counts a finished request, and its cost if known. Without tokens there are no principals.
-    pub(super) fn finished(&self, request: &Finished<'_>, cost: Option<Money>) {
+    pub(super) fn finished(&self, request: &FinishedRequest<'_>, cost: Option<Money>) {
         if request.principal.is_empty() {
             return;
         }
         let principal: Arc<str> = request.principal.into();
-        let labels = PrincipalStatus { principal: Arc::clone(&principal), status: class(request.status) };
+        let labels =
+            PrincipalStatusLabels { principal: Arc::clone(&principal), status: class(request.status) };
         self.requests.get_or_create(&labels).inc();
         for (kind, tokens) in request.usage.into_iter().flat_map(kinds) {
-            let labels = PrincipalUse { principal: Arc::clone(&principal), kind };
+            let labels = PrincipalTokenLabels { principal: Arc::clone(&principal), kind };
             self.tokens.get_or_create(&labels).inc_by(tokens.0);
         }
         if let Some(cost) = cost {
-            self.cost.get_or_create(&PrincipalName { principal }).inc_by(cost.dollars());
+            self.cost.get_or_create(&PrincipalLabels { principal }).inc_by(cost.dollars());
         }
     }
 

@@ -3,9 +3,9 @@
 //! It contains names, sizes, times and ids: never a body, a header, a key or a query. Text from clients is
 //! quoted and kept on one line.
 
+mod log_escape;
 #[cfg(feature = "otel")]
 mod otel;
-mod words;
 
 use std::{
     io,
@@ -16,43 +16,43 @@ use anyhow::anyhow;
 use epitome::{
     core::{SessionId, ThreadId, Tokens, event::Usage},
     observe::ObserveError,
-    recorder::{Ending, RecordError},
+    recorder::{ExchangeOutcome, RecordError},
 };
 use tokio::runtime::Handle;
 use tracing::{Level, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    config::{Log, Upstream},
-    metrics::{Finished, Reason, Uncomposed},
+    config::{LogFormat, UpstreamConfig},
+    metrics::{FinishedRequest, UncomposedReason, UnrecordedReason},
     upstream::SendError,
 };
-use words::plain;
+use log_escape::escape_for_log;
 
 /// Keeps the exporter of spans alive. Dropping it flushes the remaining spans, which blocks for some seconds
 /// at most. It must not be dropped in async code, nor after the runtime.
 #[derive(Debug)]
-pub(crate) struct Telemetry {
+pub(crate) struct TelemetryGuard {
     #[cfg(feature = "otel")]
-    _spans: Option<otel::Export>,
+    _spans: Option<otel::SpanExportGuard>,
 }
 
 /// A finished request, as logs and traces show it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "some of it is told in traces only"))]
-pub(crate) struct Told<'a> {
+pub(crate) struct RequestLogEntry<'a> {
     /// Counted numbers of the request.
-    pub(crate) finished: &'a Finished<'a>,
+    pub(crate) finished: &'a FinishedRequest<'a>,
     /// Path of the request, without its query.
     pub(crate) path: &'a str,
     /// Time of arrival.
     pub(crate) began: SystemTime,
     /// Provider that it was forwarded to.
-    pub(crate) upstream: Option<&'a Upstream>,
+    pub(crate) upstream: Option<&'a UpstreamConfig>,
     /// True if the answer was streamed.
     pub(crate) streamed: bool,
     /// Session and thread of its record.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<RecordLocation>,
     /// The provider's id of the answer.
     pub(crate) answer: Option<&'a str>,
     /// The provider's name of the model that answered.
@@ -61,29 +61,29 @@ pub(crate) struct Told<'a> {
 
 /// Session and thread in which a request was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordLocation {
     /// Session of the record.
     pub(crate) session: SessionId,
     /// Thread of the record.
     pub(crate) thread: ThreadId,
 }
 
-impl Telemetry {
+impl TelemetryGuard {
     /// Starts logging to standard error, at the level that `EPITOME_LOG` or `RUST_LOG` set. With the feature
     /// `otel`, spans are exported on `runtime` to the collector that the `OTEL_*` variables name.
-    pub(crate) fn start(log: Log, runtime: &Handle) -> anyhow::Result<Self> {
+    pub(crate) fn start(log: LogFormat, runtime: &Handle) -> anyhow::Result<Self> {
         let subscriber =
             tracing_subscriber::fmt().with_env_filter(filter()?).with_writer(io::stderr).with_target(false);
         let begun = match log {
-            Log::Text => subscriber.try_init(),
-            Log::Json => subscriber.json().flatten_event(true).with_current_span(true).try_init(),
+            LogFormat::Text => subscriber.try_init(),
+            LogFormat::Json => subscriber.json().flatten_event(true).with_current_span(true).try_init(),
         };
         begun.map_err(|error| anyhow!("cannot begin to log: {error}"))?;
         #[cfg(not(feature = "otel"))]
         let _ = runtime;
         Ok(Self {
             #[cfg(feature = "otel")]
-            _spans: otel::Export::start(runtime)?,
+            _spans: otel::SpanExportGuard::start(runtime)?,
         })
     }
 }
@@ -103,8 +103,8 @@ fn filter() -> anyhow::Result<EnvFilter> {
 }
 
 /// Logs a finished request.
-pub(crate) fn tell(told: &Told<'_>) {
-    let Finished {
+pub(crate) fn log_request(told: &RequestLogEntry<'_>) {
+    let FinishedRequest {
         principal,
         format,
         mode,
@@ -118,8 +118,8 @@ pub(crate) fn tell(told: &Told<'_>) {
         usage,
     } = told.finished;
     let level = match ending {
-        Ending::Complete | Ending::Refused | Ending::Cancelled => Level::INFO,
-        Ending::Cut | Ending::Unreached => Level::WARN,
+        ExchangeOutcome::Complete | ExchangeOutcome::Refused | ExchangeOutcome::Cancelled => Level::INFO,
+        ExchangeOutcome::Cut | ExchangeOutcome::Unreached => Level::WARN,
     };
     let used = |of: fn(&Usage) -> Tokens| usage.map(|usage| of(usage).0);
     // The level of an event has to be known at compile time.
@@ -128,11 +128,11 @@ pub(crate) fn tell(told: &Told<'_>) {
             tracing::event!(
                 $level,
                 principal = named(principal),
-                path = &*plain(told.path.split('?').next().unwrap_or_default()),
+                path = &*escape_for_log(told.path.split('?').next().unwrap_or_default()),
                 format = format.map(|format| tracing::field::display(format)),
                 mode = mode.name(),
                 upstream = told.upstream.map(|upstream| upstream.name.as_str()),
-                model = model.map(plain).as_deref(),
+                model = model.map(escape_for_log).as_deref(),
                 status,
                 ending = ending.name(),
                 session = told.place.map(|place| tracing::field::display(place.session)),
@@ -164,9 +164,9 @@ fn milliseconds(time: Duration) -> u64 {
 
 /// Logs that something was not recorded though it should have been. Only errors of the store are quoted:
 /// errors about an unreadable request may contain parts of it.
-pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
+pub(crate) fn unrecorded(reason: UnrecordedReason, error: Option<&RecordError>) {
     if let Some(RecordError::Store(error)) = error {
-        warn!(reason = reason.name(), error = &*plain(&error.to_string()), "not recorded");
+        warn!(reason = reason.name(), error = &*escape_for_log(&error.to_string()), "not recorded");
     } else {
         warn!(reason = reason.name(), "not recorded");
     }
@@ -178,7 +178,7 @@ pub(super) fn unanswered(principal: &str, upstream: &str, error: &SendError) {
         principal = named(principal),
         upstream,
         error = error.code(),
-        reason = &*plain(&error.reason()),
+        reason = &*escape_for_log(&error.reason()),
         "a request got no answer"
     );
 }
@@ -189,13 +189,13 @@ fn named(principal: &str) -> Option<&str> {
 }
 
 /// Logs that a request was sent as it came though it was to be composed.
-pub(crate) fn uncomposed(reason: Uncomposed) {
+pub(crate) fn uncomposed(reason: UncomposedReason) {
     warn!(reason = reason.name(), "not composed");
 }
 
 /// Logs that a call could not be observed.
 pub(crate) fn unobserved(error: &ObserveError) {
-    warn!(error = &*plain(&error.to_string()), "not observed");
+    warn!(error = &*escape_for_log(&error.to_string()), "not observed");
 }
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
-    use crate::gateway::config::Mode;
+    use crate::gateway::config::GatewayMode;
 
     /// Collects log output.
     #[derive(Clone, Default)]
@@ -231,12 +231,12 @@ mod tests {
 
     /// Runs `work` and returns its log output, as text and as JSON.
     fn logged(work: impl Fn()) -> [String; 2] {
-        [Log::Text, Log::Json].map(|log| {
+        [LogFormat::Text, LogFormat::Json].map(|log| {
             let kept = Kept::default();
             let to = tracing_subscriber::fmt().with_writer(kept.clone()).with_target(false).without_time();
             match log {
-                Log::Text => tracing::subscriber::with_default(to.finish(), &work),
-                Log::Json => {
+                LogFormat::Text => tracing::subscriber::with_default(to.finish(), &work),
+                LogFormat::Json => {
                     tracing::subscriber::with_default(to.json().flatten_event(true).finish(), &work);
                 }
             }
@@ -247,12 +247,12 @@ mod tests {
 
     fn tell_of(model: &str, path: &str) {
         let usage = Usage { uncached: Tokens(10), output: Tokens(5), ..Usage::default() };
-        let finished = Finished {
+        let finished = FinishedRequest {
             principal: "anna",
             format: Some(Format::OpenaiChat),
-            mode: Mode::Observe,
+            mode: GatewayMode::Observe,
             status: Some(200),
-            ending: Ending::Complete,
+            ending: ExchangeOutcome::Complete,
             bytes_in: 100,
             bytes_out: 200,
             first_byte: Some(Duration::from_millis(12)),
@@ -260,8 +260,9 @@ mod tests {
             model: Some(model),
             usage: Some(&usage),
         };
-        let place = Place { session: SessionId::derived(&["test"]), thread: ThreadId::derived(&["test"]) };
-        let told = Told {
+        let place =
+            RecordLocation { session: SessionId::derived(&["test"]), thread: ThreadId::derived(&["test"]) };
+        let told = RequestLogEntry {
             finished: &finished,
             path,
             began: SystemTime::UNIX_EPOCH,
@@ -271,7 +272,7 @@ mod tests {
             answer: None,
             answered_by: None,
         };
-        tell(&told);
+        log_request(&told);
     }
 
     #[test]
@@ -306,7 +307,7 @@ mod tests {
             .decode_request(r#"["canary"]"#)
             .map_err(RecordError::from)
             .expect_err("no request");
-        for log in logged(|| unrecorded(Reason::UnreadableRequest, Some(&error))) {
+        for log in logged(|| unrecorded(UnrecordedReason::UnreadableRequest, Some(&error))) {
             assert!(log.contains("unreadable_request") && !log.contains("canary"), "{log}");
         }
     }

@@ -7,7 +7,7 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use epitome::{core::Tokens, recorder::Ending, wire::Format};
+use epitome::{core::Tokens, recorder::ExchangeOutcome, wire::Format};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::HttpsConnector;
@@ -24,20 +24,20 @@ use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use tokio::runtime::Handle;
 
-use super::{Told, words::plain};
+use super::{RequestLogEntry, log_escape::escape_for_log};
 
 /// Most bytes of a collector's answer that are read.
 const ANSWER: usize = 1 << 20;
 /// Time limit of a collector.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Exporter of spans, for as long as this value exists.
 #[derive(Debug)]
-pub(super) struct Export {
+pub(super) struct SpanExportGuard {
     provider: SdkTracerProvider,
 }
 
-impl Export {
+impl SpanExportGuard {
     /// Starts to export if the environment names a collector.
     pub(super) fn start(runtime: &Handle) -> anyhow::Result<Option<Self>> {
         let says = |name: &str| std::env::var(name).is_ok_and(|value| !value.trim().is_empty());
@@ -48,7 +48,7 @@ impl Export {
         }
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(Sender::new(runtime.clone())?)
+            .with_http_client(SpanSender::new(runtime.clone())?)
             .build()
             .context("cannot export spans: look at the OTEL_* variables")?;
         let mut resource = Resource::builder();
@@ -64,7 +64,7 @@ impl Export {
     }
 }
 
-impl Drop for Export {
+impl Drop for SpanExportGuard {
     fn drop(&mut self) {
         if self.provider.shutdown().is_err() {
             tracing::warn!("the last spans were not exported");
@@ -73,15 +73,17 @@ impl Drop for Export {
 }
 
 /// Exports a finished model call; other requests have no spans.
-pub(super) fn tell(told: &Told<'_>) {
+pub(super) fn tell(told: &RequestLogEntry<'_>) {
     if told.finished.format.is_some() {
         tell_to(&global::tracer("epitome"), told);
     }
 }
 
-fn tell_to<T: Tracer>(tracer: &T, told: &Told<'_>) {
-    let name =
-        told.finished.model.map_or_else(|| "chat".to_owned(), |model| format!("chat {}", plain(model)));
+fn tell_to<T: Tracer>(tracer: &T, told: &RequestLogEntry<'_>) {
+    let name = told
+        .finished
+        .model
+        .map_or_else(|| "chat".to_owned(), |model| format!("chat {}", escape_for_log(model)));
     let mut span = tracer
         .span_builder(name)
         .with_kind(SpanKind::Client)
@@ -95,7 +97,7 @@ fn tell_to<T: Tracer>(tracer: &T, told: &Told<'_>) {
 }
 
 /// Attributes of a call.
-fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
+fn attributes(told: &RequestLogEntry<'_>) -> Vec<KeyValue> {
     let finished = told.finished;
     let mut said = vec![
         KeyValue::new("gen_ai.operation.name", "chat"),
@@ -109,7 +111,7 @@ fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
     });
     said.extend(provider.map(|provider| KeyValue::new("gen_ai.provider.name", provider)));
     let text = |name: &'static str, text: Option<&str>| {
-        text.map(|text| KeyValue::new(name, plain(text).into_owned()))
+        text.map(|text| KeyValue::new(name, escape_for_log(text).into_owned()))
     };
     said.extend(text("enduser.id", Some(finished.principal).filter(|name| !name.is_empty())));
     said.extend(text("gen_ai.request.model", finished.model));
@@ -144,23 +146,24 @@ fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
 }
 
 /// The error in a word: a status, or the call's ending.
-fn error(told: &Told<'_>) -> Option<String> {
+fn error(told: &RequestLogEntry<'_>) -> Option<String> {
     let refused = told.finished.status.filter(|status| *status >= 400).map(|status| status.to_string());
     match &told.finished.ending {
-        Ending::Complete => refused,
-        ending @ (Ending::Refused | Ending::Cut | Ending::Cancelled | Ending::Unreached) => {
-            refused.or_else(|| Some(ending.name().to_owned()))
-        }
+        ExchangeOutcome::Complete => refused,
+        ending @ (ExchangeOutcome::Refused
+        | ExchangeOutcome::Cut
+        | ExchangeOutcome::Cancelled
+        | ExchangeOutcome::Unreached) => refused.or_else(|| Some(ending.name().to_owned())),
     }
 }
 
 /// Sends spans on the gateway's own runtime, because the exporter's thread has none.
-struct Sender {
+struct SpanSender {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     runtime: Handle,
 }
 
-impl Sender {
+impl SpanSender {
     fn new(runtime: Handle) -> anyhow::Result<Self> {
         use rustls_platform_verifier::BuilderVerifierExt;
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
@@ -178,13 +181,13 @@ impl Sender {
     }
 }
 
-impl fmt::Debug for Sender {
+impl fmt::Debug for SpanSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender").finish_non_exhaustive()
     }
 }
 
-impl HttpClient for Sender {
+impl HttpClient for SpanSender {
     fn send_bytes<'s, 'f>(
         &'s self,
         request: Request<Bytes>,
@@ -201,7 +204,7 @@ impl HttpClient for Sender {
             Ok::<_, HttpError>(Response::from_parts(parts, body))
         };
         // Even a timer can only be created inside the runtime.
-        let sent = self.runtime.spawn(async move { tokio::time::timeout(PATIENCE, sending).await });
+        let sent = self.runtime.spawn(async move { tokio::time::timeout(EXPORT_TIMEOUT, sending).await });
         Box::pin(async move { sent.await?? })
     }
 }
@@ -223,9 +226,9 @@ mod tests {
 
     use super::*;
     use crate::gateway::{
-        config::{Mode, Upstream},
-        metrics::Finished,
-        telemetry::Place,
+        config::{GatewayMode, UpstreamConfig},
+        metrics::FinishedRequest,
+        telemetry::RecordLocation,
     };
 
     /// Collects exported bytes.
@@ -239,7 +242,7 @@ mod tests {
         }
     }
 
-    fn exported(told: &Told<'_>) -> SpanData {
+    fn exported(told: &RequestLogEntry<'_>) -> SpanData {
         let kept = Kept::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
         tell_to(&provider.tracer("test"), told);
@@ -252,7 +255,7 @@ mod tests {
     }
 
     /// Runs a check with a successful call.
-    fn with_call(see: impl FnOnce(&Told<'_>)) {
+    fn with_call(see: impl FnOnce(&RequestLogEntry<'_>)) {
         let usage = Usage {
             uncached: Tokens(10),
             cache_read: Tokens(200),
@@ -260,12 +263,12 @@ mod tests {
             output: Tokens(7),
             ..Usage::default()
         };
-        let finished = Finished {
+        let finished = FinishedRequest {
             principal: "anna",
             format: Some(Format::Anthropic),
-            mode: Mode::Record,
+            mode: GatewayMode::Record,
             status: Some(200),
-            ending: Ending::Complete,
+            ending: ExchangeOutcome::Complete,
             bytes_in: 1,
             bytes_out: 2,
             first_byte: Some(Duration::from_millis(500)),
@@ -273,15 +276,16 @@ mod tests {
             model: Some("claude-opus-4-5"),
             usage: Some(&usage),
         };
-        let upstream = Upstream {
+        let upstream = UpstreamConfig {
             name: "anthropic".to_owned(),
             base: "https://api.anthropic.com".parse().expect("an address"),
             formats: vec![Format::Anthropic],
             models: Vec::new(),
             key: Some("sk-canary".to_owned().into()),
         };
-        let place = Place { session: SessionId::derived(&["test"]), thread: ThreadId::derived(&["test"]) };
-        let told = Told {
+        let place =
+            RecordLocation { session: SessionId::derived(&["test"]), thread: ThreadId::derived(&["test"]) };
+        let told = RequestLogEntry {
             finished: &finished,
             path: "/v1/messages?beta=canary",
             began: SystemTime::UNIX_EPOCH,
@@ -332,10 +336,14 @@ mod tests {
     #[test]
     fn a_call_that_failed_says_how() {
         with_call(|told| {
-            let cut = Finished { ending: Ending::Cut, ..told.finished.clone() };
-            let refused = Finished { status: Some(429), ending: Ending::Refused, ..told.finished.clone() };
+            let cut = FinishedRequest { ending: ExchangeOutcome::Cut, ..told.finished.clone() };
+            let refused = FinishedRequest {
+                status: Some(429),
+                ending: ExchangeOutcome::Refused,
+                ..told.finished.clone()
+            };
             for (finished, expect) in [(&cut, "cut"), (&refused, "429")] {
-                let span = exported(&Told { finished, ..*told });
+                let span = exported(&RequestLogEntry { finished, ..*told });
                 assert_eq!(said(&span)["error.type"], expect);
                 assert_eq!(span.status, Status::error(expect));
             }
@@ -359,7 +367,7 @@ mod tests {
             String::from_utf8_lossy(&received).into_owned()
         });
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-        let sender = Sender::new(runtime.handle().clone()).expect("certificates");
+        let sender = SpanSender::new(runtime.handle().clone()).expect("certificates");
         let exporter = SpanExporter::builder().with_http().with_http_client(sender).with_endpoint(endpoint);
         let exporter = exporter.build().expect("an exporter");
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();

@@ -7,7 +7,7 @@ use std::{
 
 use epitome::wire::{
     Format,
-    legality::{self, Rules},
+    legality::{self, ProviderRules},
 };
 use serde_json::{Value, json};
 
@@ -200,7 +200,7 @@ pub(super) fn is_question(request: &Message) -> bool {
 fn faults(request: &Message) -> Vec<String> {
     let (format, body) = (format(request), request.text());
     let mut faults: Vec<String> =
-        legality::check(format, &body, &Rules::of(format)).iter().map(ToString::to_string).collect();
+        legality::check(format, &body, &ProviderRules::of(format)).iter().map(ToString::to_string).collect();
     if body.len() / 4 > WINDOW as usize {
         faults.push(format!("{} bytes are more than the window holds", body.len()));
     }

@@ -12,7 +12,7 @@ use std::{
 
 use epitome::wire::{
     Format,
-    legality::{self, Rules},
+    legality::{self, ProviderRules},
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn tells(answer: &Message, key: &str) -> u64 {
 #[track_caller]
 fn check_legal(format: Format, body: &[u8]) {
     let body = str::from_utf8(body).expect("UTF-8");
-    let found = legality::check(format, body, &Rules::of(format));
+    let found = legality::check(format, body, &ProviderRules::of(format));
     assert!(found.is_empty(), "{found:?}\n{body}");
 }
 
@@ -504,9 +504,9 @@ fn whoever_asks_for_a_compaction_is_answered_here_and_goes_on_with_it() {
                     gateway.ask(&request(format, path, &history, is_streamed, &format!("{WINDOW}{headers}")));
                 assert_eq!((answer.status(), fate(&answer).as_str()), (200, "left=answered"), "{answer:?}");
                 let read = if is_streamed {
-                    format.answer_stream(&answer.body)
+                    format.read_answer_stream(&answer.body)
                 } else {
-                    format.answer(&answer.text())
+                    format.read_answer(&answer.text())
                 };
                 let told = read.expect("an answer").text();
                 assert!(told.starts_with("Compacted: "), "{told}");
@@ -542,7 +542,7 @@ fn a_compaction_that_could_not_be_written_is_asked_for_again_in_its_session() {
     let asks = || {
         let answer = gateway.ask(&request(format, path, &history, false, WINDOW));
         assert_eq!(answer.status(), 200, "{answer:?}");
-        format.answer(&answer.text()).expect("an answer").text()
+        format.read_answer(&answer.text()).expect("an answer").text()
     };
     let database = Connection::open(gateway.bench.path("log.db")).expect("a database");
     let refuse = "CREATE TRIGGER test BEFORE INSERT ON events WHEN NEW.kind = 'compacted'

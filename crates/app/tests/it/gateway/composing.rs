@@ -332,8 +332,11 @@ fn a_wish_to_compact_is_answered_as_the_model_would_and_reaches_no_provider() {
             assert_eq!((answer.status(), fate(&answer).as_str()), (200, "left=answered"), "{answer:?}");
             let kind = if is_streamed { "text/event-stream" } else { "application/json" };
             assert_eq!(answer.header("content-type"), [kind]);
-            let read =
-                if is_streamed { format.answer_stream(&answer.body) } else { format.answer(&answer.text()) };
+            let read = if is_streamed {
+                format.read_answer_stream(&answer.body)
+            } else {
+                format.read_answer(&answer.text())
+            };
             let words = read.expect("an answer").text();
             assert!(!words.is_empty());
             assert!(provider.saw_nothing());

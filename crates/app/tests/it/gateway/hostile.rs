@@ -307,7 +307,8 @@ fn an_answer_without_end_is_relayed_in_bounded_memory_and_ends_with_its_client()
             taken += wire.chunk().expect("it goes on").len();
         }
         drop(wire);
-        gone.recv().expect("the provider is told");
+        // The provider sees the end either while it watches or in the middle of its last piece.
+        let _ = gone.recv();
         eventually("it is counted", || {
             gateway.metrics().contains("epitome_unrecorded_total{reason=\"unreadable_answer\"} 1\n")
         });

@@ -10,8 +10,8 @@ use epitome::{
     core::ThreadId,
     wire::{
         Format,
-        legality::{self, Rules},
-        recall::RECALL_TOOL,
+        legality::{self, ProviderRules},
+        recall_tool::RECALL_TOOL,
     },
 };
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ impl Begun {
     #[track_caller]
     fn saw(&self) -> String {
         let (format, seen) = (self.client.format, self.provider.saw());
-        let found = legality::check(format, &seen.text(), &Rules::of(format));
+        let found = legality::check(format, &seen.text(), &ProviderRules::of(format));
         assert!(found.is_empty(), "{format}: {found:?}\n{seen:?}");
         assert_eq!(seen.header("content-length"), [seen.body.len().to_string()]);
         seen.text()
@@ -151,7 +151,7 @@ fn a_model_is_given_back_what_it_asks_for_and_the_client_sees_one_answer() {
         assert_eq!((second.header("accept-encoding"), second.end), (vec!["identity"], End::Length));
         assert!(second.header("idempotency-key").is_empty());
         let second = second.text();
-        let found = legality::check(format, &second, &Rules::of(format));
+        let found = legality::check(format, &second, &ProviderRules::of(format));
         assert!(found.is_empty(), "{format}: {found:?}\n{second}");
         let (before, after) = (history(&first), history(&second));
         assert!(after.starts_with(&before), "{format}: {second}");

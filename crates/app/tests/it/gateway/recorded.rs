@@ -6,7 +6,7 @@ use epitome::{
     core::{Fact, Seq, ThreadId},
     session::verify_call,
     store::{
-        EventLog, Options, Sqlite,
+        EventLog, SqliteOptions, SqliteStore,
         records::{CallRow, ExchangeRow, SessionRow, ThreadRow},
     },
 };
@@ -15,7 +15,7 @@ use super::{super::harness::Bench, played::eventually};
 
 /// A database, to be read.
 pub(super) struct Recorded {
-    store: Sqlite,
+    store: SqliteStore,
 }
 
 impl Recorded {
@@ -26,7 +26,7 @@ impl Recorded {
 
     /// What is in the database at `path`.
     pub(super) fn at(path: &Path) -> Self {
-        Self { store: Sqlite::open(path, Options::default()).expect("a database") }
+        Self { store: SqliteStore::open(path, SqliteOptions::default()).expect("a database") }
     }
 
     /// All sessions.

@@ -132,7 +132,7 @@ fn a_token_and_a_route_have_a_window_and_a_policy_of_their_own() {
     let recorded_by = |name: &str| {
         let policy = epitome::core::policy::Policy::named(name).expect("a policy");
         let text = serde_json::to_string(policy).expect("JSON");
-        epitome::store::records::Content::new(text).hash.to_string()
+        epitome::store::records::HashedText::new(text).hash.to_string()
     };
     for (calls, name) in [(&annas, "pivot"), (&bobs, "tiered")] {
         let expect = recorded_by(name);

@@ -11,7 +11,7 @@ use crate::event::{CallForm, ToolCall};
 
 /// The arguments of one call.
 #[derive(Debug, Default)]
-pub(super) struct Arguments<'a> {
+pub(super) struct CallArguments<'a> {
     named: BTreeMap<String, &'a RawValue>,
     /// Arguments that are text rather than JSON.
     free: Option<Cow<'a, str>>,
@@ -23,7 +23,7 @@ const LONGEST: usize = 4 * 1024;
 /// The most values that are taken from a list.
 const MOST: usize = 256;
 
-impl<'a> Arguments<'a> {
+impl<'a> CallArguments<'a> {
     /// The arguments as the model wrote them; what is neither JSON nor free text has none.
     pub(super) fn of(call: &'a ToolCall) -> Self {
         if call.form == CallForm::Custom {
@@ -76,7 +76,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Whether a named argument is `true`.
-    pub(super) fn says(&self, name: &str) -> bool {
+    pub(super) fn is_true(&self, name: &str) -> bool {
         self.named.get(name).is_some_and(|json| json.get() == "true")
     }
 }

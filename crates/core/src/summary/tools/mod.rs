@@ -5,40 +5,40 @@
 //! or an inline script writes without naming it on its command line is out of reach.
 
 mod arguments;
-mod errors;
-mod failure;
-mod files;
-mod name;
-mod outcome;
+mod call_output;
+mod codex_script;
+mod error_lines;
+mod file_tools;
 mod patch;
-mod plan;
-mod script;
+mod plan_steps;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod tool_failure;
+mod tool_kind;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::failure::{Failure, failure};
+pub use self::tool_failure::{ToolFailure, failure};
 use self::{
-    arguments::Arguments,
-    name::Kind,
-    outcome::{End, Outcome},
+    arguments::CallArguments,
+    call_output::{CallOutput, CallStatus},
+    tool_kind::ToolKind,
 };
-pub(crate) use self::{failure::looks_up, shell::run_kinds};
+pub(crate) use self::{shell::run_kinds, tool_failure::is_lookup};
 use crate::event::{ToolCall, ToolResult};
 
 /// What a call did, as its result confirms it.
 ///
 /// ```
-/// use epitome_core::{event::ToolCall, summary::tools::{Change, ToolEffect, effects}};
+/// use epitome_core::{event::ToolCall, summary::tools::{FileChange, ToolEffect, effects}};
 ///
 /// let call = ToolCall::function("1", "Bash", r#"{"command": "sed -i 's/a/b/' src/lib.rs"}"#);
-/// let changed = ToolEffect::Changed { path: "src/lib.rs".to_owned(), how: Change::Edited };
+/// let changed = ToolEffect::Changed { path: "src/lib.rs".to_owned(), how: FileChange::Edited };
 /// assert!(effects(&call, None).contains(&changed));
 /// ```
 pub fn effects(call: &ToolCall, result: Option<&ToolResult>) -> Vec<ToolEffect> {
-    let outcome = result.map(Outcome::of);
+    let outcome = result.map(CallOutput::of);
     let mut told: Vec<ToolEffect> = Vec::new();
     for effect in done(call, outcome.as_ref()) {
         let is_named = effect.path().is_none_or(|path| (1..=LONGEST_PATH).contains(&path.len()));
@@ -52,7 +52,7 @@ pub fn effects(call: &ToolCall, result: Option<&ToolResult>) -> Vec<ToolEffect> 
 
 /// What a tool wrote, without what its agent wraps it in.
 pub(crate) fn output_of(result: &ToolResult) -> String {
-    Outcome::of(result).body.into_owned()
+    CallOutput::of(result).body.into_owned()
 }
 
 /// Something a call did.
@@ -70,7 +70,7 @@ pub enum ToolEffect {
         /// The file.
         path: String,
         /// How.
-        how: Change,
+        how: FileChange,
     },
     /// It ran a command.
     Ran {
@@ -84,7 +84,7 @@ pub enum ToolEffect {
     /// It wrote down what is to be done: the whole plan, in place of what was planned before.
     Planned {
         /// The steps, in order.
-        steps: Vec<Todo>,
+        steps: Vec<TodoItem>,
     },
     /// It wrote down one step of a plan that is kept step by step, or how far one is.
     Stepped {
@@ -110,7 +110,7 @@ impl ToolEffect {
 /// How a file was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum FileChange {
     /// It is new, or was written as a whole.
     Written,
     /// A part of it was changed.
@@ -123,7 +123,7 @@ pub enum Change {
 
 /// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Todo {
+pub struct TodoItem {
     /// What is to be done.
     pub text: String,
     /// How far it is.
@@ -150,24 +150,26 @@ const MOST: usize = 256;
 const LONGEST_PATH: usize = 1024;
 const LONGEST_COMMAND: usize = 2048;
 
-fn done(call: &ToolCall, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
-    let arguments = Arguments::of(call);
-    match Kind::of(&call.name.0, &arguments) {
-        Kind::Shell => ran(&arguments, outcome),
-        Kind::Script => scripted(&arguments, outcome),
-        Kind::Patch => files::patched(&arguments, outcome),
-        _ if outcome.is_some_and(Outcome::went_wrong) => Vec::new(),
-        Kind::Read => files::read(&arguments),
-        kind @ (Kind::Write | Kind::Edit | Kind::Delete) => files::changed(kind, &arguments),
-        Kind::Plan => plan::planned(&arguments).into_iter().collect(),
-        Kind::Step => plan::stepped(&arguments, outcome),
-        Kind::Search => vec![ToolEffect::Searched],
-        Kind::Running | Kind::Other => Vec::new(),
+fn done(call: &ToolCall, outcome: Option<&CallOutput<'_>>) -> Vec<ToolEffect> {
+    let arguments = CallArguments::of(call);
+    match ToolKind::of(&call.name.0, &arguments) {
+        ToolKind::Shell => ran(&arguments, outcome),
+        ToolKind::Script => scripted(&arguments, outcome),
+        ToolKind::Patch => file_tools::patch_effects(&arguments, outcome),
+        _ if outcome.is_some_and(CallOutput::is_tool_failure) => Vec::new(),
+        ToolKind::Read => file_tools::read_effects(&arguments),
+        kind @ (ToolKind::Write | ToolKind::Edit | ToolKind::Delete) => {
+            file_tools::change_effects(kind, &arguments)
+        }
+        ToolKind::Plan => plan_steps::plan_effect(&arguments).into_iter().collect(),
+        ToolKind::Step => plan_steps::step_effects(&arguments, outcome),
+        ToolKind::Search => vec![ToolEffect::Searched],
+        ToolKind::Running | ToolKind::Other => Vec::new(),
     }
 }
 
 /// The command line that a call runs.
-fn command(arguments: &Arguments<'_>) -> Option<String> {
+fn command(arguments: &CallArguments<'_>) -> Option<String> {
     const NAMES: [&str; 7] = ["command", "cmd", "script", "commands", "commandline", "code", "action"];
     let words = || {
         let words: Vec<String> = arguments.elements(&NAMES).into_iter().filter_map(arguments::text).collect();
@@ -191,19 +193,21 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn ran(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
+fn ran(arguments: &CallArguments<'_>, outcome: Option<&CallOutput<'_>>) -> Vec<ToolEffect> {
     let Some(command) = command(arguments) else { return Vec::new() };
-    if outcome.is_some_and(|outcome| outcome.end == End::Refused) {
+    if outcome.is_some_and(|outcome| outcome.end == CallStatus::Refused) {
         return Vec::new();
     }
     let folder = arguments.short(&["workdir", "cwd", "directory", "workingdirectory"]);
     let exit = outcome.and_then(|outcome| outcome.exit);
     let ran = ToolEffect::Ran { command: cut(command.trim(), LONGEST_COMMAND), exit };
-    std::iter::once(ran).chain(shell::effects(shell::DEEPEST, &command, folder.as_deref(), outcome)).collect()
+    std::iter::once(ran)
+        .chain(shell::effects(shell::MAX_SHELL_DEPTH, &command, folder.as_deref(), outcome))
+        .collect()
 }
 
-fn scripted(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
-    let made = script::calls(arguments.free().unwrap_or_default());
+fn scripted(arguments: &CallArguments<'_>, outcome: Option<&CallOutput<'_>>) -> Vec<ToolEffect> {
+    let made = codex_script::calls(arguments.free().unwrap_or_default());
     // One exit code cannot be told of several commands.
     let alone = made.len() == 1;
     let effects = made.iter().flat_map(|call| done(call, outcome)).map(|effect| match effect {

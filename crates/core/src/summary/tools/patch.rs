@@ -2,13 +2,13 @@
 //!
 //! A patch's own lines may look like headers, so a hunk of a diff is read by the lengths that it announces.
 
-use super::{Change, ToolEffect, outcome::Outcome};
+use super::{FileChange, ToolEffect, call_output::CallOutput};
 
 /// The most files that are told of one patch.
 const MOST: usize = 256;
 
 /// The files that a patch of either kind changed. Of one that failed only what its result lists was applied.
-pub(super) fn applied(patch: &str, failed: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
+pub(super) fn patch_file_effects(patch: &str, failed: Option<&CallOutput<'_>>) -> Vec<ToolEffect> {
     let changes = match (failed, patch.find("*** Begin Patch")) {
         (Some(failed), _) => listed(&failed.body),
         (None, Some(start)) => envelope(&patch[start..]),
@@ -18,14 +18,14 @@ pub(super) fn applied(patch: &str, failed: Option<&Outcome<'_>>) -> Vec<ToolEffe
 }
 
 /// The files that `apply_patch` says it changed.
-fn listed(output: &str) -> Vec<(String, Change)> {
+fn listed(output: &str) -> Vec<(String, FileChange)> {
     let lines = output.lines().skip_while(|line| !line.contains("Updated the following files:")).skip(1);
     let listed = lines.map_while(|line| {
         let (letter, path) = line.trim_end().split_once(' ')?;
         let how = match letter {
-            "A" => Change::Written,
-            "M" => Change::Edited,
-            "D" => Change::Deleted,
+            "A" => FileChange::Written,
+            "M" => FileChange::Edited,
+            "D" => FileChange::Deleted,
             _ => return None,
         };
         Some((path.to_owned(), how))
@@ -33,21 +33,21 @@ fn listed(output: &str) -> Vec<(String, Change)> {
     listed.collect()
 }
 
-fn envelope(text: &str) -> Vec<(String, Change)> {
-    const HEADERS: [(&str, Change); 4] = [
-        ("Add File: ", Change::Written),
-        ("Update File: ", Change::Edited),
-        ("Delete File: ", Change::Deleted),
-        ("Move to: ", Change::Moved),
+fn envelope(text: &str) -> Vec<(String, FileChange)> {
+    const HEADERS: [(&str, FileChange); 4] = [
+        ("Add File: ", FileChange::Written),
+        ("Update File: ", FileChange::Edited),
+        ("Delete File: ", FileChange::Deleted),
+        ("Move to: ", FileChange::Moved),
     ];
-    let mut changes: Vec<(String, Change)> = Vec::new();
+    let mut changes: Vec<(String, FileChange)> = Vec::new();
     let headers = text.lines().filter_map(|line| line.trim_end().strip_prefix("*** "));
     for header in headers.take_while(|header| *header != "End Patch") {
         let named = HEADERS.iter().find_map(|(mark, how)| Some((header.strip_prefix(mark)?, *how)));
         let Some((file, how)) = named else { continue };
         // A file that moves is known under its old name: that one is gone.
-        if let Some((_, last)) = changes.last_mut().filter(|_| how == Change::Moved) {
-            *last = Change::Deleted;
+        if let Some((_, last)) = changes.last_mut().filter(|_| how == FileChange::Moved) {
+            *last = FileChange::Deleted;
         }
         changes.push((file.trim().to_owned(), how));
     }
@@ -55,8 +55,8 @@ fn envelope(text: &str) -> Vec<(String, Change)> {
 }
 
 /// The files of a unified diff, git's or plain.
-fn unified(diff: &str) -> Vec<(String, Change)> {
-    let mut changes: Vec<(String, Change)> = Vec::new();
+fn unified(diff: &str) -> Vec<(String, FileChange)> {
+    let mut changes: Vec<(String, FileChange)> = Vec::new();
     let mut before = None;
     // How many lines the open hunk still has: of the old file and of the new.
     let (mut old, mut new) = (0_u64, 0_u64);
@@ -69,9 +69,9 @@ fn unified(diff: &str) -> Vec<(String, Change)> {
             before = Some(name(path));
         } else if let Some((path, before)) = line.strip_prefix("+++ ").zip(before.take()) {
             changes.push(match (before, name(path)) {
-                ("/dev/null", path) => (path.to_owned(), Change::Written),
-                (path, "/dev/null") => (path.to_owned(), Change::Deleted),
-                (_, path) => (path.to_owned(), Change::Edited),
+                ("/dev/null", path) => (path.to_owned(), FileChange::Written),
+                (path, "/dev/null") => (path.to_owned(), FileChange::Deleted),
+                (_, path) => (path.to_owned(), FileChange::Edited),
             });
         } else if line.starts_with("@@ ") {
             (old, new) = hunk(line).unwrap_or_default();

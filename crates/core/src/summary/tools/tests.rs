@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Part, event::CallForm};
+use crate::{ContentPart, event::CallForm};
 
 fn result(text: &str, error: bool) -> ToolResult {
-    ToolResult { call: "c".into(), name: None, parts: vec![Part::text(text)], error }
+    ToolResult { call: "c".into(), name: None, parts: vec![ContentPart::text(text)], error }
 }
 
 /// An effect in a line: `edited a.rs`, `read b.rs 3-4`.
@@ -386,7 +386,7 @@ fn arguments_that_say_nothing_do_nothing() {
 
 fn fails(tool: &str, arguments: &str, text: &str, flag: bool, expect: Option<(Option<i64>, &str)>) {
     let found = failure(&ToolCall::function("c", tool, arguments), &result(text, flag));
-    let expect = expect.map(|(exit, words)| Failure { exit, words: words.to_owned() });
+    let expect = expect.map(|(exit, words)| ToolFailure { exit, words: words.to_owned() });
     assert_eq!(found, expect, "{tool} {arguments} {text}");
 }
 
@@ -673,7 +673,7 @@ proptest! {
         let size: usize = found.iter().map(|deed| format!("{deed:?}").len()).sum();
         prop_assert!(size <= MOST * 8 * LONGEST_COMMAND, "{size}");
         if let Some(failure) = failure(&call, &result) {
-            prop_assert!(failure.words.len() <= errors::LONGEST);
+            prop_assert!(failure.words.len() <= error_lines::MAX_ERROR_BYTES);
             for line in failure.words.lines() {
                 prop_assert!(output.contains(line.trim()), "{line:?} is not in {output:?}");
             }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// What stands where something was left out of a text.
-pub(super) const GAP: &str = "[…]";
+pub(super) const CUT_MARK: &str = "[…]";
 
 /// Below this a text is not worth cutting: so little of it says nothing.
 const LEAST: usize = 12;
@@ -14,7 +14,7 @@ pub(in crate::summary) fn without_middle(text: &str, letters: usize) -> String {
     if text.len() <= letters {
         return text.to_owned();
     }
-    let room = letters.saturating_sub(GAP.len() + 2);
+    let room = letters.saturating_sub(CUT_MARK.len() + 2);
     if room < LEAST {
         return String::new();
     }
@@ -33,13 +33,13 @@ pub(in crate::summary) fn without_middle(text: &str, letters: usize) -> String {
     let (head, head_gap) = without_gap_at_end(head).unwrap_or((head, head_gap));
     let (tail, tail_gap) = without_gap_at_start(tail).unwrap_or((tail, tail_gap));
     // A line break beside the gap says that the line there is whole: `whole_words` goes by it.
-    format!("{head}{head_gap}{GAP}{tail_gap}{tail}")
+    format!("{head}{head_gap}{CUT_MARK}{tail_gap}{tail}")
 }
 
 /// What is left of a text that was cut, without the words that a cut may have gone through.
 pub(in crate::summary) fn whole_words(text: &str) -> impl Iterator<Item = &str> {
-    let last = text.matches(GAP).count();
-    text.split(GAP).enumerate().map(move |(place, piece)| {
+    let last = text.matches(CUT_MARK).count();
+    text.split(CUT_MARK).enumerate().map(move |(place, piece)| {
         let piece = if place == 0 || piece.starts_with('\n') {
             piece
         } else {
@@ -55,13 +55,13 @@ pub(in crate::summary) fn whole_words(text: &str) -> impl Iterator<Item = &str> 
 
 /// A beginning that ended in an earlier gap, without it, and what stood before the gap.
 fn without_gap_at_end(text: &str) -> Option<(&str, char)> {
-    let text = text.trim_end().strip_suffix(GAP)?;
+    let text = text.trim_end().strip_suffix(CUT_MARK)?;
     Some((text.trim_end(), if text.ends_with('\n') { '\n' } else { ' ' }))
 }
 
 /// An end that began with an earlier gap, without it, and what stood after the gap.
 fn without_gap_at_start(text: &str) -> Option<(&str, char)> {
-    let text = text.trim_start().strip_prefix(GAP)?;
+    let text = text.trim_start().strip_prefix(CUT_MARK)?;
     Some((text.trim_start(), if text.starts_with('\n') { '\n' } else { ' ' }))
 }
 
@@ -186,7 +186,7 @@ mod tests {
             prop_assert!(cut.len() <= letters.max(text.len().min(letters)));
             let again = without_middle(&cut, letters / 2);
             prop_assert!(again.len() <= letters / 2 || again.len() == cut.len());
-            prop_assert!(again.matches(GAP).count() <= 1 + text.matches(GAP).count());
+            prop_assert!(again.matches(CUT_MARK).count() <= 1 + text.matches(CUT_MARK).count());
         }
 
         #[test]

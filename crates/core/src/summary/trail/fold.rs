@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{
     AnswerPart, CallEffect, FoldedRequest, TrailEntry, TrailKind,
     cut::without_middle,
-    fit::{least, wanted},
+    entry_lengths::{focus_letters, least_letters},
 };
-use crate::{id::Seq, summary::focus::Relevance};
+use crate::{id::Seq, summary::focus::FocusRelevance};
 
 /// How much of a request and of its report stays.
 const WORDS: usize = 160;
@@ -27,13 +27,13 @@ const LEAST_WORDS: usize = 80;
 const LEAST_NAMES: usize = 3;
 
 /// Some entries that are folded together.
-struct Piece {
+struct EntryGroup {
     entries: Vec<TrailEntry>,
     /// How much each of them has to do with a focus.
-    relevance: Vec<Relevance>,
+    relevance: Vec<FocusRelevance>,
 }
 
-impl Piece {
+impl EntryGroup {
     fn is_folded(&self) -> bool {
         matches!(self.entries.as_slice(), [TrailEntry { what: TrailKind::Request(_), .. }])
     }
@@ -42,14 +42,14 @@ impl Piece {
 /// The entries, with the oldest folded until the shortest forms of all fit `letters`; what a focus is about comes last. The
 /// newest piece is folded only if nothing else is left to fold, and a line always stays. `relevance` is that of each entry,
 /// before and behind.
-pub(super) fn folded(
+pub(super) fn fold_old_requests(
     entries: Vec<TrailEntry>,
-    relevance: Vec<Relevance>,
+    relevance: Vec<FocusRelevance>,
     letters: usize,
-) -> (Vec<TrailEntry>, Vec<Relevance>) {
-    let mut needed = least(&entries);
+) -> (Vec<TrailEntry>, Vec<FocusRelevance>) {
+    let mut needed = least_letters(&entries);
     // What a focus is about gets up to half of the room before other requests are told one by one.
-    let reserved = wanted(&entries, &relevance).min(letters / 2);
+    let reserved = focus_letters(&entries, &relevance).min(letters / 2);
     if needed + reserved <= letters {
         return (entries, relevance);
     }
@@ -58,9 +58,9 @@ pub(super) fn folded(
     let first = entries.iter().find(speaks).map(|entry| entry.at);
     let mut folding = pieces(entries, relevance, CALLS);
     let newest = folding.pop();
-    for relevance in Relevance::BY_WORTH.into_iter().rev() {
-        let letters = if relevance == Relevance::About { letters } else { letters - reserved };
-        let is_meant = |piece: &Piece| piece.relevance.iter().max() == Some(&relevance);
+    for relevance in FocusRelevance::MOST_RELEVANT_FIRST.into_iter().rev() {
+        let letters = if relevance == FocusRelevance::About { letters } else { letters - reserved };
+        let is_meant = |piece: &EntryGroup| piece.relevance.iter().max() == Some(&relevance);
         needed = fold_oldest(&mut folding, is_meant, first, needed, letters);
     }
     match newest {
@@ -81,8 +81,8 @@ pub(super) fn folded(
 
 /// Folds the pieces that are meant, the oldest first, until what is needed fits. Gives what is needed then.
 fn fold_oldest(
-    pieces: &mut Vec<Piece>,
-    is_meant: impl Fn(&Piece) -> bool,
+    pieces: &mut Vec<EntryGroup>,
+    is_meant: impl Fn(&EntryGroup) -> bool,
     very_first: Option<Seq>,
     mut needed: usize,
     letters: usize,
@@ -92,10 +92,10 @@ fn fold_oldest(
             break;
         }
         if is_meant(piece) && !piece.is_folded() {
-            needed = needed.saturating_sub(least(&piece.entries));
+            needed = needed.saturating_sub(least_letters(&piece.entries));
             piece.entries = fold(std::mem::take(&mut piece.entries), very_first).into_iter().collect();
             piece.relevance.truncate(piece.entries.len());
-            needed += least(&piece.entries);
+            needed += least_letters(&piece.entries);
         }
     }
     pieces.retain(|piece| !piece.entries.is_empty());
@@ -103,12 +103,12 @@ fn fold_oldest(
 }
 
 /// Makes one of folded pieces that stand side by side, the oldest first, until what is needed fits. Gives what is needed then.
-fn join_neighbours(pieces: &mut Vec<Piece>, mut needed: usize, letters: usize) -> usize {
-    let mut joined: Vec<Piece> = Vec::with_capacity(pieces.len());
+fn join_neighbours(pieces: &mut Vec<EntryGroup>, mut needed: usize, letters: usize) -> usize {
+    let mut joined: Vec<EntryGroup> = Vec::with_capacity(pieces.len());
     for piece in pieces.drain(..) {
         match joined.last_mut() {
             Some(last) if needed > letters && last.is_folded() && piece.is_folded() => {
-                needed = needed.saturating_sub(least(&last.entries) + least(&piece.entries));
+                needed = needed.saturating_sub(least_letters(&last.entries) + least_letters(&piece.entries));
                 for (first, second) in last.entries.iter_mut().zip(piece.entries) {
                     if let (TrailKind::Request(first), TrailKind::Request(second)) =
                         (&mut first.what, second.what)
@@ -116,7 +116,7 @@ fn join_neighbours(pieces: &mut Vec<Piece>, mut needed: usize, letters: usize) -
                         join_requests(first, second);
                     }
                 }
-                needed += least(&last.entries);
+                needed += least_letters(&last.entries);
             }
             _ => joined.push(piece),
         }
@@ -127,14 +127,14 @@ fn join_neighbours(pieces: &mut Vec<Piece>, mut needed: usize, letters: usize) -
 
 /// The entries in pieces: a request each, and no more than `most` calls. A request that is folded already is a piece of its
 /// own: what came after it must not take the place of what it was about.
-fn pieces(entries: Vec<TrailEntry>, relevance: Vec<Relevance>, most: usize) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
+fn pieces(entries: Vec<TrailEntry>, relevance: Vec<FocusRelevance>, most: usize) -> Vec<EntryGroup> {
+    let mut pieces: Vec<EntryGroup> = Vec::new();
     let mut calls = 0;
     for (entry, relevance) in entries.into_iter().zip(relevance) {
-        let is_folded = |piece: &Piece| piece.is_folded();
+        let is_folded = |piece: &EntryGroup| piece.is_folded();
         let begins = matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_)) || calls == most;
         if begins || pieces.last().is_none_or(is_folded) {
-            pieces.push(Piece { entries: Vec::new(), relevance: Vec::new() });
+            pieces.push(EntryGroup { entries: Vec::new(), relevance: Vec::new() });
             calls = 0;
         }
         calls += usize::from(matches!(entry.what, TrailKind::Call(_)));

@@ -6,7 +6,7 @@
 //! one, where it can only become shorter: what was left out is in the log.
 
 mod cut;
-mod fit;
+mod entry_lengths;
 mod fold;
 mod read;
 #[cfg(test)]
@@ -176,7 +176,7 @@ impl Trail {
 
     /// How long it is, about, as it is written.
     pub(super) fn letters(&self) -> usize {
-        fit::letters(&self.entries)
+        entry_lengths::letters(&self.entries)
     }
 
     /// What of it happened before an event. A folded request that goes on behind it is told without its end.

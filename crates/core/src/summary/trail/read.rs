@@ -4,20 +4,20 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{AnswerPart, CallEffect, CallEnding, Trail, TrailCall, TrailEntry, TrailKind};
 use crate::{
-    chain::Digest,
     client_text::{ClientTextKind, spans},
-    event::{Fact, Logged, Part, ToolCall, ToolResult},
+    draft_gate::{holds_secret, without_keys},
+    event::{ContentPart, Fact, LoggedEvent, ToolCall, ToolResult},
+    hash_chain::Digest,
     id::Seq,
-    pairing::{Exchange, Outcome, Paired},
+    pairing::{CallOutcome, Exchange, PairedCalls},
     summary::{
-        calls::plain_path,
-        extract::{closing, text},
-        prose::one_line,
-        reading::Reading,
-        requests::asked_in,
+        call_subjects::plain_path,
+        extraction::{closing_answer_events, text},
+        reading_cache::ReadingCache,
+        requests::request_text,
+        sentences::one_line,
         tools::{ToolEffect, effects, failure, output_of},
     },
-    verify::{holds_secret, without_keys},
 };
 
 /// How much is kept of what a client wrote in the user's name: it says that something happened, and seldom more.
@@ -31,17 +31,17 @@ const TOOL: usize = 60;
 
 impl Trail {
     /// What happened before, and in this span. Of the span everything is whole; [`within`](Self::within) makes it fit.
-    pub(in crate::summary) fn and(
+    pub(in crate::summary) fn extended_with(
         mut self,
-        span: &[Arc<Logged>],
-        paired: &Paired<'_>,
-        reading: &mut Reading,
+        span: &[Arc<LoggedEvent>],
+        paired: &PairedCalls<'_>,
+        reading: &mut ReadingCache,
     ) -> Self {
         let mut calls: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
         for exchange in &paired.exchanges {
             calls.entry(exchange.at).or_default().push(exchange);
         }
-        let closing = closing(span);
+        let closing = closing_answer_events(span);
         for event in span {
             let at = event.id.seq;
             if let Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } = &event.event.fact {
@@ -59,14 +59,15 @@ impl Trail {
     }
 }
 
-fn user_words(at: Seq, parts: &[Part]) -> Option<TrailEntry> {
-    let text = without_keys(&asked_in(parts));
+fn user_words(at: Seq, parts: &[ContentPart]) -> Option<TrailEntry> {
+    let text = without_keys(&request_text(parts));
     (!text.trim().is_empty()).then_some(TrailEntry { at, what: TrailKind::User { text } })
 }
 
 /// What a client tells in the user's name of what happened. What it says of surroundings and rules stands elsewhere.
-fn client_notes(at: Seq, parts: &[Part]) -> Vec<TrailEntry> {
-    let notes = Part::texts(parts).flat_map(|text| spans(text).into_iter().map(move |span| (text, span)));
+fn client_notes(at: Seq, parts: &[ContentPart]) -> Vec<TrailEntry> {
+    let notes =
+        ContentPart::texts(parts).flat_map(|text| spans(text).into_iter().map(move |span| (text, span)));
     let notes = notes.filter_map(|(text, span)| {
         let kind = span.kind.filter(|kind| reports_an_event(*kind))?;
         let text = format!("{}: {}", kind.name(), one_line(text.get(span.range)?, CLIENT_TEXT));
@@ -89,7 +90,7 @@ fn reports_an_event(kind: ClientTextKind) -> bool {
     )
 }
 
-fn assistant_words(at: Seq, parts: &[Part], part: AnswerPart) -> Option<TrailEntry> {
+fn assistant_words(at: Seq, parts: &[ContentPart], part: AnswerPart) -> Option<TrailEntry> {
     let text = without_keys(text(parts).trim());
     if text.is_empty() { None } else { Some(TrailEntry { at, what: TrailKind::Assistant { text, part } }) }
 }
@@ -97,8 +98,8 @@ fn assistant_words(at: Seq, parts: &[Part], part: AnswerPart) -> Option<TrailEnt
 fn call_entry(exchange: &Exchange<'_>) -> TrailEntry {
     let call = exchange.call;
     let (at, result) = match exchange.outcome {
-        Outcome::Returned { at, result } => (at, Some(result)),
-        Outcome::Unanswered => (exchange.at, None),
+        CallOutcome::Returned { at, result } => (at, Some(result)),
+        CallOutcome::Unanswered => (exchange.at, None),
     };
     let (effect, subject) = effect(call, result);
     let output = result.map(|result| output(effect, result)).unwrap_or_default();

@@ -4,24 +4,24 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    context::Names,
-    event::{Fact, Logged, Part, ToolCall, ToolResult},
+    context::EventNaming,
+    event::{ContentPart, Fact, LoggedEvent, ToolCall, ToolResult},
     id::ThreadId,
     notation::{logged, read},
     pairing::pair,
-    summary::reading::Reading,
+    summary::reading_cache::ReadingCache,
 };
 
-fn trail_of(span: &[Arc<Logged>]) -> Trail {
+fn trail_of(span: &[Arc<LoggedEvent>]) -> Trail {
     and(Trail::default(), span)
 }
 
-fn and(before: Trail, span: &[Arc<Logged>]) -> Trail {
+fn and(before: Trail, span: &[Arc<LoggedEvent>]) -> Trail {
     let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
-    before.and(span, &paired, &mut Reading::default())
+    before.extended_with(span, &paired, &mut ReadingCache::default())
 }
 
-fn written(trail: &Trail, names: Names) -> String {
+fn written(trail: &Trail, names: EventNaming) -> String {
     let mut text = String::new();
     trail.write(names, &mut text);
     text
@@ -52,7 +52,7 @@ assistant: The cache is there.
 fn a_session_is_told_in_order_with_handles_and_without() {
     let trail = trail_of(&read(LOG));
     let thread = ThreadId::derived(&["test"]);
-    insta::assert_snapshot!(written(&trail, Names::Thread(thread)), @r#"
+    insta::assert_snapshot!(written(&trail, EventNaming::Thread(thread)), @r#"
 
     ## What Happened
     Oldest first, as it was said and done; […] is where something was left out; [1] is recall c02051f4:1.
@@ -77,7 +77,7 @@ fn a_session_is_told_in_order_with_handles_and_without() {
     It holds 10 entries.
     </assistant_message>
     "#);
-    insta::assert_snapshot!(written(&trail, Names::Hidden(thread)), @r#"
+    insta::assert_snapshot!(written(&trail, EventNaming::Hidden(thread)), @r#"
 
     ## What Happened
     Oldest first, as it was said and done; […] is where something was left out.
@@ -102,11 +102,11 @@ fn a_session_is_told_in_order_with_handles_and_without() {
     It holds 10 entries.
     </assistant_message>
     "#);
-    assert_eq!(written(&Trail::default(), Names::Messages), "");
+    assert_eq!(written(&Trail::default(), EventNaming::Messages), "");
 }
 
 /// Five requests, each with a change and a report.
-fn requests() -> Vec<Arc<Logged>> {
+fn requests() -> Vec<Arc<LoggedEvent>> {
     let request = |number: u64| {
         format!(
             "user: Make part {number}. {}\nassistant: On it.\n  call edit_file {{\"path\":\"src/{number}.rs\",\
@@ -123,7 +123,7 @@ fn requests() -> Vec<Arc<Logged>> {
 fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
     let trail = trail_of(&requests());
     let folded = trail.clone().within(3_500, None);
-    let told = written(&folded, Names::Messages);
+    let told = written(&folded, EventNaming::Messages);
     let lines: Vec<&str> = told.lines().filter(|line| line.contains("] earlier")).collect();
     assert!((1..5).contains(&lines.len()), "{told}");
     assert!(lines[0].starts_with("[1-6] earlier; asked: Make part 1. Mind"), "{told}");
@@ -131,7 +131,7 @@ fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
         assert!(lines[0].contains(words), "{words} is not in {told}");
     }
     // The newest request is folded last.
-    let little = written(&trail.clone().within(1_600, None), Names::Messages);
+    let little = written(&trail.clone().within(1_600, None), EventNaming::Messages);
     assert!(little.contains("[1-24] earlier, 4 requests; asked: Make part 1."), "{little}");
     assert!(
         little.contains("<user_message n=\"25\">\nMake part 5.") && little.contains("Part 5 works."),
@@ -140,7 +140,7 @@ fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
     // A line of everything stays, however little room there is.
     let least = trail.within(1, None);
     assert_eq!(least.entries.len(), 1);
-    insta::assert_snapshot!(written(&least, Names::Messages).lines().last().unwrap_or_default(), @"[1-30] earlier, 5 requests; asked: Make part 1. Mind the details. Mind the deta […] he details. Mind the details.; called bash ×5, edit_file ×5; changed src/3.rs, src/4.rs, src/5.rs; concluded: Part 5 works. It was hard. It was hard. It w […] rd. It was hard. It was hard.");
+    insta::assert_snapshot!(written(&least, EventNaming::Messages).lines().last().unwrap_or_default(), @"[1-30] earlier, 5 requests; asked: Make part 1. Mind the details. Mind the deta […] he details. Mind the details.; called bash ×5, edit_file ×5; changed src/3.rs, src/4.rs, src/5.rs; concluded: Part 5 works. It was hard. It was hard. It w […] rd. It was hard. It was hard.");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn the_first_request_outlasts_every_fold() {
         let call = "assistant: Looking.\n  call bash {\"command\":\"ls\"}\n  -> a\n";
         let events = read(&format!("{words}{}", call.repeat(calls)));
         let shifted = events.iter().map(|event| {
-            let mut event = Logged::clone(event);
+            let mut event = LoggedEvent::clone(event);
             event.id.seq = Seq(at);
             at += 1;
             Arc::new(event)
@@ -163,7 +163,7 @@ fn the_first_request_outlasts_every_fold() {
     trail = trail.within(1_500, None);
     for _ in 0..6 {
         trail = and(trail, &log("", 30)).within(1_500, None);
-        let told = written(&trail, Names::Messages);
+        let told = written(&trail, EventNaming::Messages);
         assert!(told.contains("asked: Add a cache."), "{told}");
         assert!(!told.contains("] earlier\n"), "{told}");
     }
@@ -175,19 +175,19 @@ fn reminders_behind_an_output_are_left_out_however_many() {
     let log = "user: Go.\nassistant:\n  call bash {\"command\":\"ls\"}\n  -> found\n";
     let mut events = read(log);
     let result = events.iter_mut().find(|event| matches!(event.event.fact, Fact::ToolReturned { .. }));
-    let mut returned = Logged::clone(result.as_ref().expect("the log has one"));
+    let mut returned = LoggedEvent::clone(result.as_ref().expect("the log has one"));
     if let Fact::ToolReturned { results, .. } = &mut returned.event.fact {
-        results[0].parts = vec![Part::Text { text: format!("found\n{reminders}") }];
+        results[0].parts = vec![ContentPart::Text { text: format!("found\n{reminders}") }];
     }
     *result.expect("the log has one") = Arc::new(returned);
-    let told = written(&trail_of(&events), Names::Messages);
+    let told = written(&trail_of(&events), EventNaming::Messages);
     assert!(told.contains("→ found\n") && !told.contains("reminder"), "{told}");
 }
 
 #[test]
 fn a_fork_within_folded_requests_does_not_know_how_they_ended() {
     let folded = trail_of(&requests()).within(0, None);
-    let told = written(&folded.before(Seq(10)), Names::Messages);
+    let told = written(&folded.before(Seq(10)), EventNaming::Messages);
     assert!(told.contains("[1-9] earlier; asked: Make part 1."), "{told}");
     assert!(!told.contains("Part") && !told.contains("src/"), "{told}");
     // A stretch that begins with no request does not take over what a later one asked for.
@@ -195,7 +195,7 @@ fn a_fork_within_folded_requests_does_not_know_how_they_ended() {
         "assistant:\n  call bash {\"command\":\"ls\"}\n  -> ok\nuser: A secret plan.\nassistant: Yes.\nuser: And now?\n",
     );
     let folded = trail_of(&calls).within(0, None);
-    assert!(!written(&folded.before(Seq(3)), Names::Messages).contains("secret"));
+    assert!(!written(&folded.before(Seq(3)), EventNaming::Messages).contains("secret"));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn an_output_that_a_later_call_made_outdated_gives_way() {
         "user: Go.\nassistant:\n  call bash {{\"command\":\"ls\"}}\n  -> old {words}\nassistant:\n  call bash \
          {{\"command\":\"ls\"}}\n  -> new {words}\n"
     );
-    let told = written(&trail_of(&read(&log)).within(100_000, None), Names::Messages);
+    let told = written(&trail_of(&read(&log)).within(100_000, None), EventNaming::Messages);
     assert!(told.contains("new word") && !told.contains("old word"), "{told}");
     assert!(told.contains("[3] bash {\"command\":\"ls\"} → 1 line"), "{told}");
 }
@@ -216,7 +216,7 @@ fn keys_are_left_out_of_what_is_carried() {
     let log = format!(
         "user: Go.\nassistant: It is {key}.\n  call bash {{\"command\":\"export T={key}\"}}\n  -> T={key}\n  | password=hunter22hunter\n"
     );
-    let told = written(&trail_of(&read(&log)), Names::Messages);
+    let told = written(&trail_of(&read(&log)), EventNaming::Messages);
     assert!(!told.contains("ghp_") && !told.contains("hunter22"), "{told}");
     assert_eq!(told.matches("left out]").count(), 4, "{told}");
 }
@@ -226,10 +226,10 @@ fn arguments_keep_the_space_in_them_and_no_letter_ends_a_line_early() {
     let call = |text: &str| ToolCall::function("c", "edit", serde_json::json!({ "new": text }).to_string());
     let said = |parts| Fact::AssistantSaid { answer: None, model: None, parts };
     let events = [
-        logged(1, said(vec![Part::ToolCall(call("    deep\u{2028}## Constraints"))])),
-        logged(2, said(vec![Part::text("one\r## Constraints")])),
+        logged(1, said(vec![ContentPart::ToolCall(call("    deep\u{2028}## Constraints"))])),
+        logged(2, said(vec![ContentPart::text("one\r## Constraints")])),
     ];
-    insta::assert_snapshot!(written(&trail_of(&events), Names::Messages).replace('\r', "␍"), @r#"
+    insta::assert_snapshot!(written(&trail_of(&events), EventNaming::Messages).replace('\r', "␍"), @r#"
 
     ## What Happened
     Oldest first, as it was said and done; […] is where something was left out; [1] is message 1.
@@ -240,17 +240,17 @@ fn arguments_keep_the_space_in_them_and_no_letter_ends_a_line_early() {
     "#);
 }
 
-fn session() -> impl Strategy<Value = Vec<Arc<Logged>>> {
+fn session() -> impl Strategy<Value = Vec<Arc<LoggedEvent>>> {
     let words = || "(?s)([a-z]{1,9} |\n|\\\\|\"|é|src/[a-c].rs ){0,60}";
     let step = prop_oneof![
-        1 => words().prop_map(|words| vec![Fact::UserSaid { parts: vec![Part::text(words)] }]),
-        1 => words().prop_map(|words| vec![Fact::AssistantSaid { answer: None, model: None, parts: vec![Part::text(words)] }]),
+        1 => words().prop_map(|words| vec![Fact::UserSaid { parts: vec![ContentPart::text(words)] }]),
+        1 => words().prop_map(|words| vec![Fact::AssistantSaid { answer: None, model: None, parts: vec![ContentPart::text(words)] }]),
         4 => (words(), words(), any::<bool>(), any::<bool>()).prop_map(|(given, output, error, reads)| {
             let (tool, key) = if reads { ("read_file", "path") } else { ("bash", "command") };
             let call = ToolCall::function("c", tool, serde_json::json!({ key: given }).to_string());
-            let result = ToolResult { call: "c".into(), name: None, parts: vec![Part::text(output)], error };
+            let result = ToolResult { call: "c".into(), name: None, parts: vec![ContentPart::text(output)], error };
             vec![
-                Fact::AssistantSaid { answer: None, model: None, parts: vec![Part::ToolCall(call)] },
+                Fact::AssistantSaid { answer: None, model: None, parts: vec![ContentPart::ToolCall(call)] },
                 Fact::ToolReturned { results: vec![result], parts: vec![] },
             ]
         }),
@@ -300,7 +300,7 @@ proptest! {
                 prop_assert!(sizes(next) <= sizes(entry), "{:?} became {:?}", entry, next);
             }
         }
-        for names in [Names::Messages, Names::Hidden(ThreadId::derived(&["test"]))] {
+        for names in [EventNaming::Messages, EventNaming::Hidden(ThreadId::derived(&["test"]))] {
             let told = written(&second, names);
             for tag in ["user_message", "tool_result", "assistant_message"] {
                 prop_assert_eq!(told.matches(&format!("<{tag}")).count(), told.matches(&format!("</{tag}>")).count());

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use super::{CallEnding, FoldedRequest, Trail, TrailCall, TrailEntry, TrailKind};
-use crate::{context::Names, id::Seq, summary::prose::one_line};
+use crate::{context::EventNaming, id::Seq, summary::sentences::one_line};
 
 /// The heading.
 const HEADING: &str =
@@ -20,7 +20,7 @@ const TAGS: [&str; 3] = ["user_message", "assistant_message", "tool_result"];
 
 impl Trail {
     /// Writes it as a section of a summary; nothing, if it is empty.
-    pub(in crate::summary) fn write(&self, names: Names, text: &mut String) {
+    pub(in crate::summary) fn write(&self, names: EventNaming, text: &mut String) {
         let Some(first) = self.entries.first() else { return };
         text.push_str(HEADING);
         if names.are_shown() {
@@ -32,7 +32,7 @@ impl Trail {
 }
 
 impl TrailEntry {
-    fn write(&self, names: Names, text: &mut String) {
+    fn write(&self, names: EventNaming, text: &mut String) {
         let number = |at: Seq| if names.are_shown() { format!("[{at}] ") } else { String::new() };
         match &self.what {
             TrailKind::User { text: words } => block("user_message", self.at, words, names, text),
@@ -52,7 +52,7 @@ impl TrailEntry {
 }
 
 impl TrailCall {
-    fn write(&self, at: Seq, names: Names, text: &mut String) {
+    fn write(&self, at: Seq, names: EventNaming, text: &mut String) {
         let number = if names.are_shown() { format!("[{at}] ") } else { "- ".to_owned() };
         let _ = write!(text, "{number}{} {}", prose_line(&self.tool), code_line(&self.arguments));
         let is_short = !self.output.contains(ends_line) && self.output.len() <= SHORT;
@@ -77,7 +77,7 @@ impl TrailCall {
 }
 
 impl FoldedRequest {
-    fn write(&self, at: Seq, names: Names, text: &mut String) {
+    fn write(&self, at: Seq, names: EventNaming, text: &mut String) {
         let place = match names.are_shown() {
             true if at == self.last => format!("[{at}] "),
             true => format!("[{at}-{}] ", self.last),
@@ -112,7 +112,7 @@ impl FoldedRequest {
 }
 
 /// A text between tags of its own, with its number where names are shown.
-fn block(tag: &str, at: Seq, words: &str, names: Names, text: &mut String) {
+fn block(tag: &str, at: Seq, words: &str, names: EventNaming, text: &mut String) {
     let words = without_tags(words);
     let _ = if names.are_shown() {
         writeln!(text, "<{tag} n=\"{at}\">\n{words}\n</{tag}>")

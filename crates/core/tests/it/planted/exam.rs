@@ -8,19 +8,20 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use epitome_core::{
-    event::Logged,
-    summary::{Brief, CallEnding, Item, Section, TrailEntry, TrailKind},
+    event::LoggedEvent,
+    summary::{CallEnding, StructuredSummary, SummaryItem, SummarySection, TrailEntry, TrailKind},
 };
 
 use super::sheet::{Planted, SPANS, Session, Text, Words};
 
 /// Makes a summary of a span and of the summary of what came before it.
-pub(crate) type Summarise<'s> = dyn Fn(&[Arc<Logged>], Option<&Brief>) -> Brief + 's;
+pub(crate) type Summarise<'s> =
+    dyn Fn(&[Arc<LoggedEvent>], Option<&StructuredSummary>) -> StructuredSummary + 's;
 
 /// How an examinee did.
 #[derive(Default)]
 pub(crate) struct Report {
-    pub(crate) sections: BTreeMap<Section, Marks>,
+    pub(crate) sections: BTreeMap<SummarySection, Marks>,
     /// What was planted and not found or not kept, what must not be said and is, in words.
     pub(crate) failures: Vec<String>,
     /// The items that no sheet knows: the precision's other side, to be read by a person.
@@ -48,7 +49,7 @@ pub(crate) fn examine_all(summarise: &Summarise) -> Report {
 impl Report {
     /// Examines on one session.
     pub(crate) fn examine(&mut self, session: &Session, summarise: &Summarise) {
-        let mut briefs: Vec<Brief> = Vec::new();
+        let mut briefs: Vec<StructuredSummary> = Vec::new();
         for span in session.spans() {
             let brief = summarise(span, briefs.last());
             if summarise(span, briefs.last()) != brief {
@@ -70,7 +71,7 @@ impl Report {
     }
 
     /// Everything that must hold of any item: a line of text, and sources among what has happened.
-    fn check_form(&mut self, session: &Session, span: &[Arc<Logged>], brief: &Brief) {
+    fn check_form(&mut self, session: &Session, span: &[Arc<LoggedEvent>], brief: &StructuredSummary) {
         let end = span.last().map(|event| event.id.seq);
         for item in &brief.items {
             let one_line = !item.text.trim().is_empty() && !item.text.contains(['\n', '\r']);
@@ -85,7 +86,13 @@ impl Report {
         }
     }
 
-    fn check_planted(&mut self, session: &Session, section: Section, planted: &Planted, briefs: &[Brief]) {
+    fn check_planted(
+        &mut self,
+        session: &Session,
+        section: SummarySection,
+        planted: &Planted,
+        briefs: &[StructuredSummary],
+    ) {
         let due = planted.from.0.iter().map(|name| session.span_of(name)).max().unwrap_or(0);
         let until = planted.until.as_ref().map_or(SPANS, |name| session.span_of(name));
         if due >= until {
@@ -112,8 +119,8 @@ impl Report {
         &mut self,
         session: &Session,
         after: usize,
-        brief: &Brief,
-        absent: &BTreeMap<Section, Vec<Words>>,
+        brief: &StructuredSummary,
+        absent: &BTreeMap<SummarySection, Vec<Words>>,
     ) {
         for item in &brief.items {
             let text = Text::of(item);
@@ -131,7 +138,7 @@ impl Report {
         }
     }
 
-    fn count_items(&mut self, session: &Session, brief: &Brief) {
+    fn count_items(&mut self, session: &Session, brief: &StructuredSummary) {
         for item in &brief.items {
             let text = Text::of(item);
             let planted = session.sheet.planted.get(&item.section).into_iter().flatten();
@@ -159,11 +166,17 @@ impl Report {
 }
 
 /// Whether a brief says what is planted, or what is missing.
-fn find(session: &Session, section: Section, planted: &Planted, brief: &Brief) -> Result<(), String> {
+fn find(
+    session: &Session,
+    section: SummarySection,
+    planted: &Planted,
+    brief: &StructuredSummary,
+) -> Result<(), String> {
     if is_in_trail(session, section, planted, brief) {
         return Ok(());
     }
-    let said: Vec<&Item> = brief.items.iter().filter(|item| planted.is_said_by(section, item)).collect();
+    let said: Vec<&SummaryItem> =
+        brief.items.iter().filter(|item| planted.is_said_by(section, item)).collect();
     let Some(nearest) = said.iter().map(|item| planted.lacks(item, &session.names)).min_by_key(Vec::len)
     else {
         let there: Vec<String> =
@@ -173,7 +186,9 @@ fn find(session: &Session, section: Section, planted: &Planted, brief: &Brief) -
     if !nearest.is_empty() {
         return Err(format!("is said without {}", nearest.join(" and ")));
     }
-    let may_say_it = |item: &&Item| matches!(item.section, Section::FailedApproaches | Section::KeyDecisions);
+    let may_say_it = |item: &&SummaryItem| {
+        matches!(item.section, SummarySection::FailedApproaches | SummarySection::KeyDecisions)
+    };
     let worked = said.iter().copied().chain(brief.items.iter().filter(may_say_it));
     if planted.worked.0.is_empty() || worked.into_iter().any(|item| planted.worked.are_in(&Text::of(item))) {
         return Ok(());
@@ -182,13 +197,18 @@ fn find(session: &Session, section: Section, planted: &Planted, brief: &Brief) -
 }
 
 /// Whether the trail tells what is planted where it happened, if it is of a kind that somebody's words say.
-fn is_in_trail(session: &Session, section: Section, planted: &Planted, brief: &Brief) -> bool {
+fn is_in_trail(
+    session: &Session,
+    section: SummarySection,
+    planted: &Planted,
+    brief: &StructuredSummary,
+) -> bool {
     let of_words = [
-        Section::Constraints,
-        Section::KeyDecisions,
-        Section::FailedApproaches,
-        Section::Errors,
-        Section::NextSteps,
+        SummarySection::Constraints,
+        SummarySection::KeyDecisions,
+        SummarySection::FailedApproaches,
+        SummarySection::Errors,
+        SummarySection::NextSteps,
     ];
     let sources = || planted.from.0.iter().flat_map(|name| &session.names[name]);
     let told = brief.trail.entries.iter().filter(|entry| sources().any(|source| *source == entry.at));
@@ -213,7 +233,7 @@ fn words_of(entry: &TrailEntry) -> String {
     }
 }
 
-fn show(item: &Item) -> String {
+fn show(item: &SummaryItem) -> String {
     format!("[{:?} {}] {}", item.section, item.sources, item.text)
 }
 

@@ -6,10 +6,10 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use epitome_core::{
-    event::{CallForm, Fact, Logged, Part, Pin},
+    event::{CallForm, ContentPart, Fact, LoggedEvent, Pin},
     id::Seq,
-    summary::{Item, Section},
-    turn::Turns,
+    summary::{SummaryItem, SummarySection},
+    turn::TurnBuilder,
 };
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ pub(crate) const SPANS: usize = 5;
 /// A session and what is planted in it.
 pub(crate) struct Session {
     pub(crate) name: String,
-    pub(crate) events: Vec<Arc<Logged>>,
+    pub(crate) events: Vec<Arc<LoggedEvent>>,
     /// Which events a name of the log stands for: any one of them will do as a source.
     pub(crate) names: BTreeMap<String, Vec<Seq>>,
     pub(crate) sheet: Sheet,
@@ -34,16 +34,16 @@ pub(crate) struct Sheet {
     pub(crate) agent: Agent,
     /// What the session is about, and how its people write; for the reader only.
     pub(crate) about: String,
-    pub(crate) planted: BTreeMap<Section, Vec<Planted>>,
+    pub(crate) planted: BTreeMap<SummarySection, Vec<Planted>>,
     /// What is right to extract without being asked for.
     #[serde(default)]
-    pub(crate) allowed: BTreeMap<Section, Vec<Words>>,
+    pub(crate) allowed: BTreeMap<SummarySection, Vec<Words>>,
     /// What no item may say, ever: words that only look like it.
     #[serde(default)]
-    pub(crate) absent: BTreeMap<Section, Vec<Words>>,
+    pub(crate) absent: BTreeMap<SummarySection, Vec<Words>>,
     /// What no item may say any more at the end.
     #[serde(default)]
-    pub(crate) gone: BTreeMap<Section, Vec<Words>>,
+    pub(crate) gone: BTreeMap<SummarySection, Vec<Words>>,
 }
 
 /// Whose tools the session uses.
@@ -111,17 +111,17 @@ impl Words {
 /// A text as it is compared: one space between words, one kind of dash. Errors are told in their exact words; elsewhere
 /// case is free.
 pub(crate) struct Text {
-    section: Section,
+    section: SummarySection,
     plain: String,
 }
 
 impl Text {
-    pub(crate) fn new(section: Section, text: &str) -> Self {
+    pub(crate) fn new(section: SummarySection, text: &str) -> Self {
         let plain = plain(text);
-        Self { section, plain: if section == Section::Errors { plain } else { plain.to_lowercase() } }
+        Self { section, plain: if section == SummarySection::Errors { plain } else { plain.to_lowercase() } }
     }
 
-    pub(crate) fn of(item: &Item) -> Self {
+    pub(crate) fn of(item: &SummaryItem) -> Self {
         Self::new(item.section, &item.text)
     }
 }
@@ -132,12 +132,12 @@ fn plain(text: &str) -> String {
 
 impl Planted {
     /// Whether an item is this one of a section, by its words.
-    pub(crate) fn is_said_by(&self, section: Section, item: &Item) -> bool {
+    pub(crate) fn is_said_by(&self, section: SummarySection, item: &SummaryItem) -> bool {
         item.section == section && self.says.are_in(&Text::of(item))
     }
 
     /// What an item with the right words lacks.
-    pub(crate) fn lacks(&self, item: &Item, names: &BTreeMap<String, Vec<Seq>>) -> Vec<String> {
+    pub(crate) fn lacks(&self, item: &SummaryItem, names: &BTreeMap<String, Vec<Seq>>) -> Vec<String> {
         let mut lacks = Vec::new();
         for name in &self.from.0 {
             if !names[name].iter().any(|seq| item.sources.contains(*seq)) {
@@ -201,8 +201,8 @@ impl Session {
     }
 
     /// The session in five spans, cut where a turn begins.
-    pub(crate) fn spans(&self) -> Vec<&[Arc<Logged>]> {
-        let turns = Turns::of(self.events.iter().map(Arc::as_ref));
+    pub(crate) fn spans(&self) -> Vec<&[Arc<LoggedEvent>]> {
+        let turns = TurnBuilder::of(self.events.iter().map(Arc::as_ref));
         assert!(turns.len() >= SPANS, "{} has only {} turns", self.name, turns.len());
         let mut cuts = vec![0];
         for span in 1..SPANS {
@@ -238,7 +238,7 @@ impl Session {
         planted.chain(nowhere).chain(calls).map(|fault| format!("{}: {fault}", self.name)).collect()
     }
 
-    fn fault_of(&self, section: Section, planted: &Planted) -> Option<String> {
+    fn fault_of(&self, section: SummarySection, planted: &Planted) -> Option<String> {
         let Planted { says, from, until, .. } = planted;
         if says.0.is_empty() || from.0.is_empty() {
             return Some(format!("something in {section:?} has no words or no source"));
@@ -252,12 +252,12 @@ impl Session {
         missing.then(|| format!("{section:?} {:?} is not said in {:?}", says.0, from.0))
     }
 
-    fn is_said_somewhere(&self, section: Section, words: &Words) -> bool {
+    fn is_said_somewhere(&self, section: SummarySection, words: &Words) -> bool {
         self.events.iter().any(|event| words.are_in(&Text::new(section, &self.text(event.id.seq))))
     }
 
     /// Everything planted, with its section.
-    pub(crate) fn planted(&self) -> impl Iterator<Item = (Section, &Planted)> {
+    pub(crate) fn planted(&self) -> impl Iterator<Item = (SummarySection, &Planted)> {
         self.sheet.planted.iter().flat_map(|(section, all)| all.iter().map(|planted| (*section, planted)))
     }
 
@@ -272,9 +272,9 @@ impl Session {
     }
 }
 
-fn fault_of_call(part: &Part) -> Option<String> {
+fn fault_of_call(part: &ContentPart) -> Option<String> {
     match part {
-        Part::ToolCall(call) if call.form == CallForm::Function => {
+        ContentPart::ToolCall(call) if call.form == CallForm::Function => {
             let wrong = serde_json::from_str::<serde_json::Value>(&call.arguments).err()?;
             Some(format!("{} {wrong}: {}", call.name.0, call.arguments))
         }

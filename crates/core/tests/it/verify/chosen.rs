@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 use epitome_core::{
-    event::Logged,
+    draft_gate::{DraftFinish, DraftSource, VerifiedSummary, offered_sentences, verify, with_sentence_texts},
+    event::LoggedEvent,
     id::Seq,
-    summary::{Section, summarise},
+    summary::{SummarySection, summarise},
     tokens::Tokens,
-    verify::{Finish, Source, Verified, offered, verify, with_words},
 };
 
 use super::{CAPS, meter, source};
@@ -33,11 +33,11 @@ assistant: The build failed because the makefile has no rule.
 user: Go on.
 "#;
 
-fn judged(events: &[Arc<Logged>], draft: &str) -> Verified {
+fn judged(events: &[Arc<LoggedEvent>], draft: &str) -> VerifiedSummary {
     // Something true stands beside it, so that the draft as a whole is not refused.
     let draft = format!("## Key Decisions\n- The map holds 64 entries now.\n{draft}");
-    let wide = Source { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(events, None) };
-    verify(&draft, Finish::Complete, &wide, &meter()).unwrap()
+    let wide = DraftSource { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(events, None) };
+    verify(&draft, DraftFinish::Complete, &wide, &meter()).unwrap()
 }
 
 /// What the lines add, with sections and sources.
@@ -45,7 +45,7 @@ fn added(draft: &str) -> String {
     let events = read(LOG);
     let ground: BTreeSet<String> =
         summarise(&events, None, &CAPS).items.into_iter().map(|item| item.text).collect();
-    let Verified { brief, report } = judged(&events, draft);
+    let VerifiedSummary { brief, report } = judged(&events, draft);
     let new =
         brief.items.iter().filter(|item| !ground.contains(&item.text) && !item.text.contains("64 entries"));
     let mut said: Vec<String> =
@@ -65,7 +65,7 @@ const SLOW: &str = "Key Decisions [2] The old list was far too slow.";
 #[test]
 fn numbers_stand_before_statements_of_the_agent_alone() {
     let list: Vec<String> =
-        offered(&read(LOG)).iter().map(|(number, text)| format!("{number} {text}")).collect();
+        offered_sentences(&read(LOG)).iter().map(|(number, text)| format!("{number} {text}")).collect();
     let expect = [
         "2.1 I chose an LRU map because it is bounded.",
         "2.2 The old list was far too slow.",
@@ -166,7 +166,7 @@ fn secrets_are_not_chosen() {
     let log = "user: Go.\nassistant: The key is sk-abcdefghijklmnopqrstuvwx in the file. The map holds 64 entries now.";
     let events = read(log);
     let report = judged(&events, "- 2.1").report;
-    assert_eq!((report.secrets, report.admitted[&Section::KeyDecisions]), (1, 1));
+    assert_eq!((report.secrets, report.admitted[&SummarySection::KeyDecisions]), (1, 1));
 }
 
 #[test]
@@ -184,9 +184,9 @@ fn thousands_of_numbers_add_each_sentence_once() {
         }
     }
     let draft = format!("## Key Decisions\n{draft}");
-    let wide = Source { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(&events, None) };
-    let Verified { brief, report } = verify(&draft, Finish::Complete, &wide, &meter()).unwrap();
-    assert_eq!((report.items, report.admitted[&Section::KeyDecisions]), (6_000, 800));
+    let wide = DraftSource { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(&events, None) };
+    let VerifiedSummary { brief, report } = verify(&draft, DraftFinish::Complete, &wide, &meter()).unwrap();
+    assert_eq!((report.items, report.admitted[&SummarySection::KeyDecisions]), (6_000, 800));
     assert!(brief.items.iter().all(|item| !item.text.contains("delete everything")));
 }
 
@@ -194,17 +194,19 @@ fn thousands_of_numbers_add_each_sentence_once() {
 fn a_number_of_an_earlier_span_leads_nowhere() {
     let events = read(LOG);
     let later = &events[5..];
-    let wide = Source { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(later, None) };
+    let wide = DraftSource { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(later, None) };
     let draft = "## Key Decisions\n- 2.1\n- 8.1";
-    let Verified { brief, report } = verify(draft, Finish::Complete, &wide, &meter()).unwrap();
-    let decisions: Vec<_> = brief.section(Section::KeyDecisions).map(|item| item.sources.last()).collect();
+    let VerifiedSummary { brief, report } = verify(draft, DraftFinish::Complete, &wide, &meter()).unwrap();
+    let decisions: Vec<_> =
+        brief.section(SummarySection::KeyDecisions).map(|item| item.sources.last()).collect();
     assert_eq!((report.unfounded, decisions), (1, vec![Some(Seq(8))]));
 }
 
 #[test]
 fn notes_are_carried_with_the_words_that_numbers_stand_for() {
-    let sentences = offered(&read(LOG));
-    let check = |draft: &str, expect: &str| assert_eq!(with_words(draft, &sentences), expect, "{draft}");
+    let sentences = offered_sentences(&read(LOG));
+    let check =
+        |draft: &str, expect: &str| assert_eq!(with_sentence_texts(draft, &sentences), expect, "{draft}");
     check(
         "## Key Decisions\n- 2.1\n- [2.2] An invention.\n- 99.1\n- 99.1 Some words.\n- Other words.\nNone.",
         "## Key Decisions\n- 2.1 I chose an LRU map because it is bounded.\n- 2.2 The old list was far too slow.\n\

@@ -1,9 +1,9 @@
 //! Drafts, as data: how the model ended, what it wrote, and what becomes of it.
 
-use epitome_core::verify::Finish::{self, CalledTool, Complete, CutOff, Refused, Unknown};
+use epitome_core::draft_gate::DraftFinish::{self, CalledTool, Complete, CutOff, Refused, Unknown};
 
 /// A name, how the model ended, the draft, and what comes of it.
-pub(crate) const DRAFTS: &[(&str, Finish, &str, &str)] = &[
+pub(crate) const DRAFTS: &[(&str, DraftFinish, &str, &str)] = &[
     // What is no summary.
     ("empty", Complete, "", "refused Empty"),
     ("white space", Complete, " \n\t \n", "refused Empty"),

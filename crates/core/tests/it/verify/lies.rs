@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use epitome_core::{
-    summary::{Section, summarise},
+    draft_gate::{DraftFinish, DraftSource, verify},
+    summary::{SummarySection, summarise},
     tokens::Tokens,
-    verify::{Finish, Source, verify},
 };
 
 use super::{
@@ -100,7 +100,7 @@ fn capital(text: &str) -> String {
 }
 
 /// What of the lines a draft of one section put into the summary.
-fn installed(story: &Story, section: Section, lines: &[String]) -> BTreeSet<String> {
+fn installed(story: &Story, section: SummarySection, lines: &[String]) -> BTreeSet<String> {
     let events = read(story.log);
     let ground: BTreeSet<String> =
         summarise(&events, None, &CAPS).items.into_iter().map(|item| item.text).collect();
@@ -111,8 +111,8 @@ fn installed(story: &Story, section: Section, lines: &[String]) -> BTreeSet<Stri
         section.title(),
         lines.join("\n- ")
     );
-    let wide = Source { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(&events, None) };
-    let verified = verify(&draft, Finish::Complete, &wide, &meter()).unwrap();
+    let wide = DraftSource { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(&events, None) };
+    let verified = verify(&draft, DraftFinish::Complete, &wide, &meter()).unwrap();
     let new = verified.brief.items.iter().filter(|item| !ground.contains(&item.text));
     let new: Vec<String> = new.map(|item| words(&item.text)).collect();
     let is_new = |line: &&String| {
@@ -128,13 +128,13 @@ fn words(text: &str) -> String {
 }
 
 /// Every section that a draft could name.
-const TRIED: [Section; 6] = [
-    Section::KeyDecisions,
-    Section::FailedApproaches,
-    Section::NextSteps,
-    Section::Constraints,
-    Section::CurrentTask,
-    Section::SessionIntent,
+const TRIED: [SummarySection; 6] = [
+    SummarySection::KeyDecisions,
+    SummarySection::FailedApproaches,
+    SummarySection::NextSteps,
+    SummarySection::Constraints,
+    SummarySection::CurrentTask,
+    SummarySection::SessionIntent,
 ];
 
 #[test]
@@ -170,7 +170,7 @@ fn what_is_true_is_admitted_in_lightly_other_words() {
         for truth in story.truths {
             // What did not work has a section of its own.
             let admits = |section| !installed(story, section, &[(*truth).to_owned()]).is_empty();
-            if !admits(Section::KeyDecisions) && !admits(Section::FailedApproaches) {
+            if !admits(SummarySection::KeyDecisions) && !admits(SummarySection::FailedApproaches) {
                 refused.push(format!("{}: {truth}", story.name));
             } else {
                 admitted += 1;

@@ -6,34 +6,34 @@
 use std::collections::HashMap;
 
 use epitome_core::{
-    context::{Body, Context, Segment, Shown},
+    context::{Context, Segment, SegmentBody, VisibleOutcome},
     event::{ToolCall, ToolResult},
-    summary::tools::{Failure, ToolEffect, effects, failure},
+    summary::tools::{ToolEffect, ToolFailure, effects, failure},
 };
 
 use super::{
-    Kind,
-    places::{Places, Voice},
+    NeededFactKind,
+    text_places::{TextAuthor, TextPlaces},
 };
 
 /// Attempts of a session.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attempts {
+pub(super) struct SessionAttempts {
     /// Files that each call touched.
     pub(super) touched: Vec<(String, u64)>,
     /// Results that report a failure, by their places, with the text of the failure.
     pub(super) failures: Vec<(u32, String)>,
     /// Repeated actions.
-    pub(super) repeats: Vec<Repeat>,
+    pub(super) repeats: Vec<RepeatedAction>,
 }
 
 /// An action that was repeated.
 #[derive(Clone, Debug)]
-pub(super) struct Repeat {
+pub(super) struct RepeatedAction {
     /// Kind of the fact: a failed approach, or a result that is read again.
-    pub(super) kind: Kind,
+    pub(super) kind: NeededFactKind,
     /// Name of the action.
-    pub(super) name: Name,
+    pub(super) name: ActionName,
     /// Its earlier results.
     pub(super) results: Vec<u32>,
     /// Calls that asked for them.
@@ -44,7 +44,7 @@ pub(super) struct Repeat {
 
 /// Name of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Name {
+pub(super) enum ActionName {
     /// Reading a file.
     File(String),
     /// Running a command, or calling a tool with these arguments.
@@ -53,8 +53,8 @@ pub(super) enum Name {
 
 /// Occurrences of an action since the last change.
 #[derive(Clone, Debug, Default)]
-struct Done {
-    times: Vec<Once>,
+struct ActionHistory {
+    times: Vec<ActionOccurrence>,
     part: String,
     /// Number of changes to files before it.
     changes: u64,
@@ -64,7 +64,7 @@ struct Done {
 
 /// One occurrence of an action.
 #[derive(Clone, Copy, Debug)]
-struct Once {
+struct ActionOccurrence {
     /// Places of its result and of its call.
     result: u32,
     call: u32,
@@ -75,20 +75,20 @@ struct Once {
 /// Commands that ask for the current state, so repeating them is no sign of forgetting.
 const POLLS: [&str; 8] = ["git status", "ls", "pwd", "date", "sleep", "gh pr checks", "gh run", "ps"];
 
-impl Attempts {
+impl SessionAttempts {
     /// Attempts in a request that shows everything.
-    pub(super) fn of(context: &Context, places: &Places) -> Self {
+    pub(super) fn of(context: &Context, places: &TextPlaces) -> Self {
         let mut attempts = Self::default();
-        let mut course = Course::default();
+        let mut course = SessionActions::default();
         for segment in context.segments() {
-            if let Some(one) = Exchanged::of(segment, places) {
+            if let Some(one) = CallWithResult::of(segment, places) {
                 attempts.take(&mut course, &one);
             }
         }
         attempts
     }
 
-    fn take(&mut self, course: &mut Course, one: &Exchanged<'_>) {
+    fn take(&mut self, course: &mut SessionActions, one: &CallWithResult<'_>) {
         let asked = effects(one.call, None);
         let touched = asked.iter().filter_map(ToolEffect::path).filter(|path| is_file(path));
         self.touched.extend(touched.map(|path| (path.to_owned(), one.number)));
@@ -109,10 +109,10 @@ impl Attempts {
 }
 
 /// A call with its result.
-struct Exchanged<'c> {
+struct CallWithResult<'c> {
     call: &'c ToolCall,
     result: Option<&'c ToolResult>,
-    failure: Option<Failure>,
+    failure: Option<ToolFailure>,
     /// Place of the call.
     at: u32,
     /// Place of its result.
@@ -123,16 +123,16 @@ struct Exchanged<'c> {
     from: u64,
 }
 
-impl<'c> Exchanged<'c> {
-    fn of(segment: &'c Segment, places: &Places) -> Option<Self> {
-        let Body::Exchange { event, part, outcome } = segment.body() else { return None };
+impl<'c> CallWithResult<'c> {
+    fn of(segment: &'c Segment, places: &TextPlaces) -> Option<Self> {
+        let SegmentBody::Exchange { event, part, outcome } = segment.body() else { return None };
         let at = places.number((event.id.seq, part + 1))?;
-        let Voice::Model { call: number } = places.get(at).voice else { return None };
+        let TextAuthor::Model { call: number } = places.get(at).voice else { return None };
         let (result, returned) = match outcome {
-            Shown::Returned { event, index, .. } => {
+            VisibleOutcome::Returned { event, index, .. } => {
                 (event.event.fact.results().get(*index), places.number((event.id.seq, index + 1)))
             }
-            Shown::Unanswered => (None, None),
+            VisibleOutcome::Unanswered => (None, None),
         };
         let from = returned.map_or(u64::MAX, |place| places.get(place).from);
         let call = segment.call()?;
@@ -143,41 +143,41 @@ impl<'c> Exchanged<'c> {
 
 /// State of a session at an action.
 #[derive(Default)]
-struct Course {
-    done: HashMap<Name, Vec<Done>>,
+struct SessionActions {
+    done: HashMap<ActionName, Vec<ActionHistory>>,
     changes: u64,
 }
 
-impl Course {
+impl SessionActions {
     /// Notes an action; returns a value if it was done before.
-    fn again(&mut self, name: &Name, part: String, one: &Exchanged<'_>) -> Option<Repeat> {
+    fn again(&mut self, name: &ActionName, part: String, one: &CallWithResult<'_>) -> Option<RepeatedAction> {
         let failed = one.failure.is_some();
         let known = self.done.entry(name.clone()).or_default();
-        if matches!(name, Name::Words(_)) {
+        if matches!(name, ActionName::Words(_)) {
             known.retain(|done| done.changes == self.changes);
         }
         // A read of the whole file includes every part of it.
-        let holds = |done: &&mut Done| done.part.is_empty() || done.part == part;
+        let holds = |done: &&mut ActionHistory| done.part.is_empty() || done.part == part;
         let before = known.iter_mut().rev().find(holds);
         // Two calls of one answer do not repeat each other.
-        let seen: Vec<Once> = before.as_ref().map_or_else(Vec::new, |done| {
+        let seen: Vec<ActionOccurrence> = before.as_ref().map_or_else(Vec::new, |done| {
             done.times.iter().filter(|once| once.from <= one.number).copied().collect()
         });
-        let repeat = before.as_ref().filter(|_| !seen.is_empty()).map(|done| Repeat {
-            kind: if done.failed { Kind::FailedApproach } else { Kind::ReadAgain },
+        let repeat = before.as_ref().filter(|_| !seen.is_empty()).map(|done| RepeatedAction {
+            kind: if done.failed { NeededFactKind::FailedApproach } else { NeededFactKind::ReadAgain },
             name: name.clone(),
             results: seen.iter().map(|once| once.result).collect(),
             calls: seen.iter().map(|once| once.call).collect(),
             again: one.number,
         });
         if let Some(result) = one.returned {
-            let this = Once { result, call: one.at, from: one.from };
+            let this = ActionOccurrence { result, call: one.at, from: one.from };
             match before {
                 Some(done) => {
                     done.times.push(this);
                     done.failed = failed;
                 }
-                None => known.push(Done { times: vec![this], part, changes: self.changes, failed }),
+                None => known.push(ActionHistory { times: vec![this], part, changes: self.changes, failed }),
             }
         }
         repeat
@@ -186,17 +186,17 @@ impl Course {
     /// Notes a change to a file: earlier reads of it are outdated, and so is the output of commands.
     fn changed(&mut self, path: &str) {
         self.changes += 1;
-        self.done.remove(&Name::File(file(path)));
+        self.done.remove(&ActionName::File(file(path)));
     }
 }
 
 /// Names under which the action of a call can be repeated.
-fn names(call: &ToolCall, asked: &[ToolEffect]) -> Vec<(Name, String)> {
+fn names(call: &ToolCall, asked: &[ToolEffect]) -> Vec<(ActionName, String)> {
     if asked.iter().any(|effect| matches!(effect, ToolEffect::Changed { .. })) {
-        return vec![(Name::Words(call.arguments.trim().to_owned()), String::new())];
+        return vec![(ActionName::Words(call.arguments.trim().to_owned()), String::new())];
     }
     let reads = asked.iter().filter_map(|effect| match effect {
-        ToolEffect::Read { path, part } => Some((Name::File(file(path)), part.clone())),
+        ToolEffect::Read { path, part } => Some((ActionName::File(file(path)), part.clone())),
         _ => None,
     });
     let reads: Vec<_> = reads.collect();
@@ -212,7 +212,7 @@ fn names(call: &ToolCall, asked: &[ToolEffect]) -> Vec<(Name, String)> {
         _ => None,
     });
     let words = words.filter(|words| words.len() >= 4);
-    words.map(|words| (Name::Words(words), String::new())).into_iter().collect()
+    words.map(|words| (ActionName::Words(words), String::new())).into_iter().collect()
 }
 
 /// Returns true if a path cannot be confused with a word: `entire` may be a program or an English word,

@@ -7,24 +7,24 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use epitome_core::{
-    context::{Body, Context, Fidelity, Key, Names},
+    context::{Context, EventNaming, Fidelity, SegmentBody, SegmentKey},
     event::Summary,
     seq_set::SeqSet,
 };
 
 use super::{
-    Held, Retention,
-    needs::{Needs, What, bare},
-    places::{Sight, Voice, sights},
+    FactRetention, RetentionForm,
+    needed_facts::{FactMatcher, NeededFacts, bare},
+    text_places::{TextAuthor, TextPlaceView, sights},
 };
 
 /// Scorer for the requests of a thread, call after call.
 #[derive(Clone, Debug)]
-pub struct Scorer<'n> {
-    needs: &'n Needs,
+pub struct RetentionScorer<'n> {
+    needs: &'n NeededFacts,
     /// Results for the replacing texts, by their segments.
-    texts: HashMap<Key, Text>,
-    seen: Seen,
+    texts: HashMap<SegmentKey, ReplacingText>,
+    seen: ScoredContent,
     /// Text of the summary that the last request builds on.
     summary: Option<String>,
     compactions: u64,
@@ -32,9 +32,9 @@ pub struct Scorer<'n> {
 
 /// A text that replaces others, with its content.
 #[derive(Clone, Debug, Default)]
-struct Text {
+struct ReplacingText {
     shown: String,
-    of: Of,
+    of: ReplacingTextKind,
     /// Patterns that are left word for word from the original.
     left: Vec<u32>,
     /// All other patterns.
@@ -49,26 +49,26 @@ struct Text {
 
 /// Content of a request.
 #[derive(Clone, Debug, Default)]
-struct Seen {
-    places: Marks,
-    left: Marks,
-    words: Marks,
-    names: Marks,
-    told: Marks,
+struct ScoredContent {
+    places: BitSet,
+    left: BitSet,
+    words: BitSet,
+    names: BitSet,
+    told: BitSet,
     /// Events that handles lead to, by text and together.
     led: Vec<SeqSet>,
     handles: SeqSet,
 }
 
-impl<'n> Scorer<'n> {
-    pub(super) fn new(needs: &'n Needs) -> Self {
-        Self { needs, texts: HashMap::new(), seen: Seen::default(), summary: None, compactions: 0 }
+impl<'n> RetentionScorer<'n> {
+    pub(super) fn new(needs: &'n NeededFacts) -> Self {
+        Self { needs, texts: HashMap::new(), seen: ScoredContent::default(), summary: None, compactions: 0 }
     }
 
     /// Needed facts that a call's request holds.
-    pub fn score(&mut self, call: u64, context: &Context) -> Retention {
+    pub fn score(&mut self, call: u64, context: &Context) -> FactRetention {
         self.look(context);
-        let mut retention = Retention::default();
+        let mut retention = FactRetention::default();
         for number in self.needs.needed_at(call) {
             let fact = &self.needs.facts[*number as usize];
             retention.note(fact.kind, self.held(&fact.what));
@@ -82,10 +82,10 @@ impl<'n> Scorer<'n> {
     }
 
     /// Retention of a call that could not be made: no needed fact is held.
-    pub fn lost(&self, call: u64) -> Retention {
-        let mut retention = Retention::default();
+    pub fn lost(&self, call: u64) -> FactRetention {
+        let mut retention = FactRetention::default();
         for number in self.needs.needed_at(call) {
-            retention.note(self.needs.facts[*number as usize].kind, Held::Lost);
+            retention.note(self.needs.facts[*number as usize].kind, RetentionForm::Lost);
         }
         let said = self.needs.said.iter().filter(|said| said.from <= call);
         retention.user_messages.all = said.count() as u64;
@@ -98,24 +98,24 @@ impl<'n> Scorer<'n> {
         self.compactions
     }
 
-    fn held(&self, what: &What) -> Held {
-        let Seen { places, left, words, names, told, handles, .. } = &self.seen;
+    fn held(&self, what: &FactMatcher) -> RetentionForm {
+        let ScoredContent { places, left, words, names, told, handles, .. } = &self.seen;
         let stands = |word: &u32| self.needs.stands[*word as usize].iter().copied();
         let leads = |place: u32| handles.contains(self.needs.places.get(place).seq);
         let (verbatim, summary, name, handle) = match what {
-            What::Words(of) => (
+            FactMatcher::Words(of) => (
                 of.iter().any(|word| left.has(*word) || stands(word).any(|place| places.has(place))),
                 of.iter().any(|word| words.has(*word)),
                 of.iter().any(|word| names.has(*word)),
                 of.iter().flat_map(stands).any(leads),
             ),
-            What::Demand { places: said, sentences } => (
+            FactMatcher::Demand { places: said, sentences } => (
                 said.iter().any(|place| places.has(*place)),
                 !sentences.is_empty() && sentences.iter().all(|sentence| told.has(*sentence)),
                 false,
                 said.iter().any(|place| leads(*place)),
             ),
-            What::Results { results, calls, words: named, told: command } => (
+            FactMatcher::Results { results, calls, words: named, told: command } => (
                 results.iter().any(|place| places.has(*place)),
                 calls.iter().any(|place| places.has(*place))
                     || named.iter().any(|word| words.has(*word))
@@ -125,11 +125,11 @@ impl<'n> Scorer<'n> {
             ),
         };
         match (verbatim, summary, name, handle) {
-            (true, ..) => Held::Verbatim,
-            (_, true, ..) => Held::Summary,
-            (_, _, true, _) => Held::NameOnly,
-            (.., true) => Held::Handle,
-            (false, false, false, false) => Held::Lost,
+            (true, ..) => RetentionForm::Verbatim,
+            (_, true, ..) => RetentionForm::Summary,
+            (_, _, true, _) => RetentionForm::NameOnly,
+            (.., true) => RetentionForm::Handle,
+            (false, false, false, false) => RetentionForm::Lost,
         }
     }
 
@@ -140,13 +140,17 @@ impl<'n> Scorer<'n> {
         for segment in context.segments() {
             let mut replaced = None;
             sights(segment, &mut |spot, voice, sight| match (needs.places.number(spot), sight) {
-                (Some(place), Sight::AsSent(_) | Sight::Raw(_)) => seen.places.set(place),
-                (Some(place), sight @ Sight::Replaced(_)) => replaced = Some((place, voice, sight)),
+                (Some(place), TextPlaceView::AsSent(_) | TextPlaceView::Raw(_)) => seen.places.set(place),
+                (Some(place), sight @ TextPlaceView::Replaced(_)) => replaced = Some((place, voice, sight)),
                 (None, _) => {}
             });
             let stands_for = match segment.body() {
-                Body::Note(note) => Some((Of::Others, Cow::Borrowed(note.text.as_str()))),
-                Body::Summary(_) => segment.compaction().map(|made| (Of::Others, made.summary.text().into())),
+                SegmentBody::Note(note) => {
+                    Some((ReplacingTextKind::Others, Cow::Borrowed(note.text.as_str())))
+                }
+                SegmentBody::Summary(_) => {
+                    segment.compaction().map(|made| (ReplacingTextKind::Others, made.summary.text().into()))
+                }
                 _ => replaced.map(|(place, voice, sight)| {
                     let mut shown = String::new();
                     sight.visit(&mut |text| {
@@ -154,10 +158,10 @@ impl<'n> Scorer<'n> {
                         shown.push('\n');
                     });
                     let of = match (segment.fidelity(), voice) {
-                        (Fidelity::Cut, Voice::User) => Of::CutMessage(place),
-                        (Fidelity::Cut, _) => Of::CutResult(place),
-                        (_, Voice::User) => Of::Others,
-                        _ => Of::Result,
+                        (Fidelity::Cut, TextAuthor::User) => ReplacingTextKind::CutMessage(place),
+                        (Fidelity::Cut, _) => ReplacingTextKind::CutResult(place),
+                        (_, TextAuthor::User) => ReplacingTextKind::Others,
+                        _ => ReplacingTextKind::Result,
                     };
                     (of, Cow::Owned(shown))
                 }),
@@ -165,7 +169,7 @@ impl<'n> Scorer<'n> {
             if let Some((of, shown)) = stands_for {
                 let known = texts.entry(segment.key()).or_default();
                 if known.shown != shown || known.of != of {
-                    *known = Text::read(&shown, of, needs, context.names());
+                    *known = ReplacingText::read(&shown, of, needs, context.names());
                     if let Some(made) = segment.compaction() {
                         known.set_apart(&name_lists(&made.summary, context.names()), needs);
                     }
@@ -186,7 +190,7 @@ impl<'n> Scorer<'n> {
 
 /// Kind of a replacing text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Of {
+enum ReplacingTextKind {
     /// Any other text.
     #[default]
     Others,
@@ -198,32 +202,32 @@ enum Of {
     CutMessage(u32),
 }
 
-impl Text {
-    fn read(text: &str, of: Of, needs: &Needs, names: Names) -> Self {
+impl ReplacingText {
+    fn read(text: &str, of: ReplacingTextKind, needs: &NeededFacts, names: EventNaming) -> Self {
         let mut found = Vec::new();
         needs.patterns.find(text, &mut found);
         found.sort_unstable();
         found.dedup();
         let (left, words) = match of {
-            Of::CutResult(place) | Of::CutMessage(place) => found
+            ReplacingTextKind::CutResult(place) | ReplacingTextKind::CutMessage(place) => found
                 .into_iter()
                 .partition(|pattern| needs.stands[*pattern as usize].binary_search(&place).is_ok()),
-            Of::Others | Of::Result => (Vec::new(), found),
+            ReplacingTextKind::Others | ReplacingTextKind::Result => (Vec::new(), found),
         };
         let told = match of {
-            Of::Others | Of::CutMessage(_) => {
+            ReplacingTextKind::Others | ReplacingTextKind::CutMessage(_) => {
                 let bare = bare(text);
                 let told = (0..).zip(&needs.told).filter(|(_, told)| bare.contains(told.as_str()));
                 told.map(|(number, _)| number).collect()
             }
-            Of::Result | Of::CutResult(_) => Vec::new(),
+            ReplacingTextKind::Result | ReplacingTextKind::CutResult(_) => Vec::new(),
         };
         let (shown, handles) = (text.to_owned(), names.handles_in(text));
         Self { shown, of, left, words, names: Vec::new(), told, handles }
     }
 
     /// Separates words that the text contains only in these passages.
-    fn set_apart(&mut self, lists: &[String], needs: &Needs) {
+    fn set_apart(&mut self, lists: &[String], needs: &NeededFacts) {
         if lists.is_empty() {
             return;
         }
@@ -243,15 +247,15 @@ impl Text {
 }
 
 /// Passages of a summary that list names.
-fn name_lists(summary: &Summary, names: Names) -> Vec<String> {
+fn name_lists(summary: &Summary, names: EventNaming) -> Vec<String> {
     match summary {
         Summary::Structured { brief, .. } => brief.name_lists(names),
         Summary::Text(_) | Summary::Encrypted(_) => Vec::new(),
     }
 }
 
-impl Seen {
-    fn clear(&mut self, needs: &Needs) {
+impl ScoredContent {
+    fn clear(&mut self, needs: &NeededFacts) {
         self.places.clear(needs.places.len());
         self.left.clear(needs.patterns.len());
         self.words.clear(needs.patterns.len());
@@ -260,7 +264,7 @@ impl Seen {
         self.led.clear();
     }
 
-    fn take(&mut self, text: &Text) {
+    fn take(&mut self, text: &ReplacingText) {
         text.left.iter().for_each(|pattern| self.left.set(*pattern));
         text.words.iter().for_each(|pattern| self.words.set(*pattern));
         text.names.iter().for_each(|pattern| self.names.set(*pattern));
@@ -277,9 +281,9 @@ impl Seen {
 
 /// A set of small numbers.
 #[derive(Clone, Debug, Default)]
-struct Marks(Vec<u64>);
+struct BitSet(Vec<u64>);
 
-impl Marks {
+impl BitSet {
     /// Empties the set and makes room for `count` numbers.
     fn clear(&mut self, count: usize) {
         self.0.clear();

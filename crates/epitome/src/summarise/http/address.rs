@@ -1,18 +1,19 @@
 //! Endpoints of each format below a base address.
 
-use epitome_wire::{Format, ask::LimitName};
+use epitome_wire::{Format, plain_request::OutputLimitName};
 use reqwest::Url;
 
-use super::BuildError;
+use super::SummariserBuildError;
 
 /// The endpoint below `address`, or that address if it is one already, with the host as people see it.
 ///
 /// An address without a path gets `/v1`. So does an Anthropic address whose path does not end in a version:
 /// such servers document the folder of their `/v1/messages`, not of `/messages`.
-pub(super) fn endpoint(format: Format, address: &str) -> Result<(Url, String), BuildError> {
-    let mut url = Url::parse(address.trim()).map_err(|error| BuildError::Address { source: error.into() })?;
+pub(super) fn endpoint(format: Format, address: &str) -> Result<(Url, String), SummariserBuildError> {
+    let mut url =
+        Url::parse(address.trim()).map_err(|error| SummariserBuildError::Address { source: error.into() })?;
     let host = host(&url);
-    let unfit = |what| BuildError::Unfit { host: host.clone(), what };
+    let unfit = |what| SummariserBuildError::Unfit { host: host.clone(), what };
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(unfit("its address is no http one"));
     }
@@ -47,12 +48,12 @@ pub(super) fn host(url: &Url) -> String {
 }
 
 /// Name of the answer's limit for a Chat server on this host.
-pub fn limit_name(host: &str) -> LimitName {
+pub fn limit_name(host: &str) -> OutputLimitName {
     let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
     if is_openai || host.ends_with(".openai.azure.com") {
-        LimitName::MaxCompletionTokens
+        OutputLimitName::MaxCompletionTokens
     } else {
-        LimitName::MaxTokens
+        OutputLimitName::MaxTokens
     }
 }
 
@@ -100,10 +101,10 @@ mod tests {
     #[test]
     fn openai_itself_gets_the_name_its_reasoning_models_take() {
         let name = |address: &str| limit_name(Url::parse(address).unwrap().host_str().unwrap());
-        assert_eq!(name("https://api.openai.com/v1"), LimitName::MaxCompletionTokens);
-        assert_eq!(name("https://eu.api.openai.com/v1"), LimitName::MaxCompletionTokens);
-        assert_eq!(name("https://me.openai.azure.com/openai/v1"), LimitName::MaxCompletionTokens);
-        assert_eq!(name("https://notapi.openai.com.example/v1"), LimitName::MaxTokens);
-        assert_eq!(name("http://localhost:8080/v1"), LimitName::MaxTokens);
+        assert_eq!(name("https://api.openai.com/v1"), OutputLimitName::MaxCompletionTokens);
+        assert_eq!(name("https://eu.api.openai.com/v1"), OutputLimitName::MaxCompletionTokens);
+        assert_eq!(name("https://me.openai.azure.com/openai/v1"), OutputLimitName::MaxCompletionTokens);
+        assert_eq!(name("https://notapi.openai.com.example/v1"), OutputLimitName::MaxTokens);
+        assert_eq!(name("http://localhost:8080/v1"), OutputLimitName::MaxTokens);
     }
 }

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use epitome_wire::{Format, WireError, ask::Content, overflow::overflow};
+use epitome_wire::{Format, WireError, overflow::detect_overflow, plain_request::ReplyContent};
 use jiff::fmt::rfc2822;
 use reqwest::header::{self, HeaderMap};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::summarise::{Draft, SummarizeError};
+use crate::summarise::{ModelDraft, SummarizeError};
 
 /// Most characters of a server's error message that are quoted.
-const WORDS: usize = 300;
+const MAX_QUOTED_CHARS: usize = 300;
 
 /// Reader of a server's answers, however the question was sent.
 ///
 /// Every answer is searched for the secrets that the server was shown before it is passed on: some servers
 /// echo what they were sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading<'r> {
+pub struct ServerAnswerReader<'r> {
     /// Format of the answer.
     pub format: Format,
     /// Host of the server, as errors name it.
@@ -26,18 +26,18 @@ pub struct Reading<'r> {
     pub secrets: &'r [SecretString],
 }
 
-impl Reading<'_> {
+impl ServerAnswerReader<'_> {
     /// Reads the draft from an answer with a successful status.
-    pub fn answered(&self, body: &str) -> Result<Draft, SummarizeError> {
+    pub fn answered(&self, body: &str) -> Result<ModelDraft, SummarizeError> {
         let host = || self.host.to_owned();
-        let reply = self.format.reply(body).map_err(|error| match error {
+        let reply = self.format.read_plain_reply(body).map_err(|error| match error {
             WireError::NoAnswer { .. } => SummarizeError::Failed { host: host(), said: self.words(body) },
             source => SummarizeError::Unreadable { host: host(), source },
         })?;
-        if reply.content == Content::ReasoningOnly {
+        if reply.content == ReplyContent::ReasoningOnly {
             return Err(SummarizeError::ReasoningOnly { host: host() });
         }
-        Ok(Draft {
+        Ok(ModelDraft {
             text: self.redacted(&reply.text),
             finish: reply.finish,
             usage: reply.usage,
@@ -50,7 +50,7 @@ impl Reading<'_> {
         let host = self.host.to_owned();
         let said = self.words(body);
         let after = after(headers);
-        if overflow(self.format, status, body.as_bytes()).is_some() {
+        if detect_overflow(self.format, status, body.as_bytes()).is_some() {
             SummarizeError::Overflow { host, said }
         } else if status == 429 && !body.contains("insufficient_quota") {
             SummarizeError::RateLimited { host, after, said }
@@ -77,7 +77,7 @@ impl Reading<'_> {
 
 /// The message in a format's error JSON, else the body as it is.
 fn said(format: Format, body: &str) -> String {
-    match format.reply(body) {
+    match format.read_plain_reply(body) {
         Err(WireError::NoAnswer { said, .. }) => said,
         _ => body.to_owned(),
     }
@@ -94,8 +94,8 @@ fn short(text: &str) -> String {
             line.push(' ');
         }
         line.push_str(word);
-        if line.chars().count() > WORDS {
-            return line.chars().take(WORDS).chain(['…']).collect();
+        if line.chars().count() > MAX_QUOTED_CHARS {
+            return line.chars().take(MAX_QUOTED_CHARS).chain(['…']).collect();
         }
     }
     if line.is_empty() { "it does not say why".to_owned() } else { line }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(said(Format::Anthropic, "<html>"), "<html>");
         assert_eq!(short("no\n such\u{7}model"), "no such model");
         assert_eq!(short(" \n"), "it does not say why");
-        assert_eq!(short(&"x".repeat(100_000)).chars().count(), WORDS + 1);
+        assert_eq!(short(&"x".repeat(100_000)).chars().count(), MAX_QUOTED_CHARS + 1);
         let secrets = ["canary".into(), "".into(), "bird".into()];
         assert_eq!(redacted("a canary b canary", &secrets), "a [key] b [key]");
         assert_eq!(redacted("a bird", &[]), "a bird");

@@ -15,38 +15,44 @@ use epitome_core::{Fact, ThreadId, id::CallId};
 use super::log::is_true;
 use crate::{
     json::Json,
-    transcripts::threads::{Index, Threads},
+    transcripts::threads::{ThreadIndex, ThreadTree},
 };
 
 /// The agents met so far.
 #[derive(Default)]
-pub(super) struct Agents {
+pub(super) struct ClaudeAgents {
     /// Threads of side chains, by the agent's id.
-    chains: HashMap<String, Index>,
+    chains: HashMap<String, ThreadIndex>,
     /// The same threads.
-    chained: HashSet<Index>,
+    chained: HashSet<ThreadIndex>,
     /// Threads of reports, by the agent's id.
-    reports: HashMap<String, Index>,
+    reports: HashMap<String, ThreadIndex>,
     /// Calls that give an agent its task, by the task.
-    asked: HashMap<String, Origin>,
+    asked: HashMap<String, AgentOrigin>,
     /// The calls that started an agent, by the agent's id.
-    started: HashMap<String, Origin>,
+    started: HashMap<String, AgentOrigin>,
 }
 
 /// A call and the thread that made it.
 #[derive(Clone)]
-struct Origin {
+struct AgentOrigin {
     by: ThreadId,
     call: CallId,
 }
 
-impl Agents {
+impl ClaudeAgents {
     /// Looks for agents in a message: calls that start them, results that name them.
-    pub(super) fn see(&mut self, by: ThreadId, line: &Json<'_>, fact: &Fact, threads: &mut Threads) {
+    pub(super) fn note_agents(
+        &mut self,
+        by: ThreadId,
+        line: &Json<'_>,
+        fact: &Fact,
+        threads: &mut ThreadTree,
+    ) {
         for call in fact.calls().filter(|call| matches!(call.name.0.as_str(), "Task" | "Agent")) {
             let input = Json::parse(&call.arguments, "a call's input").ok();
             if let Some(prompt) = input.as_ref().and_then(|input| input.text_at("prompt")) {
-                self.asked.insert(prompt.to_owned(), Origin { by, call: call.id.clone() });
+                self.asked.insert(prompt.to_owned(), AgentOrigin { by, call: call.id.clone() });
             }
         }
         let agent = line.get("toolUseResult").and_then(|result| result.text_at("agentId"));
@@ -54,17 +60,17 @@ impl Agents {
             if let Some(thread) = self.chains.get(agent) {
                 threads.started_by(*thread, by, &result.call);
             }
-            self.started.insert(agent.to_owned(), Origin { by, call: result.call.clone() });
+            self.started.insert(agent.to_owned(), AgentOrigin { by, call: result.call.clone() });
         }
     }
 
     /// The thread of a side chain's line; `parent` is the thread of the line it follows.
-    pub(super) fn sidechain(
+    pub(super) fn sidechain_thread(
         &mut self,
         line: &Json<'_>,
-        parent: Option<Index>,
-        threads: &mut Threads,
-    ) -> Index {
+        parent: Option<ThreadIndex>,
+        threads: &mut ThreadTree,
+    ) -> ThreadIndex {
         let agent = line.text_at("agentId");
         let known = agent.and_then(|agent| self.chains.get(agent)).copied();
         if let Some(thread) =
@@ -77,7 +83,7 @@ impl Agents {
         let call = line.text_at("parentToolUseID").or_else(|| line.text_at("parent_tool_use_id"));
         let (by, call) = match (origin, call) {
             (Some(origin), _) => (origin.by, Some(origin.call.clone())),
-            (None, call) => (threads.id(Threads::MAIN), call.map(CallId::from)),
+            (None, call) => (threads.id(ThreadTree::MAIN), call.map(CallId::from)),
         };
         let thread = threads.spawn(format!("agent {id}"), Some(by), call);
         self.chains.insert(id.to_owned(), thread);
@@ -86,13 +92,13 @@ impl Agents {
     }
 
     /// The thread of the reports about an agent.
-    pub(super) fn reported(
+    pub(super) fn report_thread(
         &mut self,
         agent: &str,
         by: ThreadId,
         call: Option<CallId>,
-        threads: &mut Threads,
-    ) -> Index {
+        threads: &mut ThreadTree,
+    ) -> ThreadIndex {
         if let Some(thread) = self.reports.get(agent) {
             return *thread;
         }

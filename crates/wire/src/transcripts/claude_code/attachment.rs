@@ -3,23 +3,23 @@
 //! The agent words attachments as reminders when it sends them, and does not record its words: the facts hold the
 //! material of the reminders. Some attachments are for the user's eyes only.
 
-use epitome_core::Part;
+use epitome_core::ContentPart;
 
 use crate::{
     anthropic,
-    json::{Json, Value},
+    json::{Json, JsonValue},
 };
 
 /// Meaning of an attachment to the model.
-pub(super) enum Attached {
+pub(super) enum ClaudeAttachment {
     /// The user wrote it while the agent was at work.
-    Said(Vec<Part>),
+    Said(Vec<ContentPart>),
     /// The agent or a hook added it.
     Added {
         /// Source of the addition.
         hook: String,
         /// Its content.
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
     },
     /// The model does not see it.
     Hidden,
@@ -36,14 +36,14 @@ const HIDDEN: [&str; 6] = [
 ];
 
 /// Reads an attachment.
-pub(super) fn read(attachment: &Json<'_>) -> Attached {
+pub(super) fn read(attachment: &Json<'_>) -> ClaudeAttachment {
     let kind = attachment.text_at("type").unwrap_or("attachment");
     let parts = match kind {
-        _ if HIDDEN.contains(&kind) => return Attached::Hidden,
+        _ if HIDDEN.contains(&kind) => return ClaudeAttachment::Hidden,
         "queued_command" => {
             let parts = anthropic::system_parts(attachment.get("prompt").unwrap_or(attachment));
             if matches!(attachment.text_at("commandMode"), Some("prompt") | None) {
-                return Attached::Said(parts);
+                return ClaudeAttachment::Said(parts);
             }
             parts
         }
@@ -51,38 +51,38 @@ pub(super) fn read(attachment: &Json<'_>) -> Attached {
         "deferred_tools_delta" | "agent_listing_delta" | "mcp_instructions_delta" | "skill_listing" => {
             let listed = texts(attachment, &["content", "addedBlocks", "addedLines"]);
             if listed.is_empty() && is_empty(attachment) {
-                return Attached::Hidden;
+                return ClaudeAttachment::Hidden;
             }
             listed
         }
         "hook_success" | "hook_additional_context" => match texts(attachment, &["content"]) {
-            parts if parts.is_empty() => return Attached::Hidden,
+            parts if parts.is_empty() => return ClaudeAttachment::Hidden,
             parts => parts,
         },
         _ => texts(attachment, &["content"]),
     };
     let parts = if parts.is_empty() {
-        vec![Part::Opaque { name: kind.to_owned(), json: attachment.raw.to_owned() }]
+        vec![ContentPart::Opaque { name: kind.to_owned(), json: attachment.raw.to_owned() }]
     } else {
         parts
     };
-    Attached::Added { hook: attachment.text_at("hookName").unwrap_or(kind).to_owned(), parts }
+    ClaudeAttachment::Added { hook: attachment.text_at("hookName").unwrap_or(kind).to_owned(), parts }
 }
 
 /// The texts of some members, each a string or a list of strings.
-pub(super) fn texts(object: &Json<'_>, keys: &[&str]) -> Vec<Part> {
+pub(super) fn texts(object: &Json<'_>, keys: &[&str]) -> Vec<ContentPart> {
     let values = keys.iter().filter_map(|key| object.get(key));
     let lists = values.map(|value| match value.as_array() {
         None => value.as_text().unwrap_or_default().to_owned(),
         Some(list) => list.iter().filter_map(Json::as_text).collect::<Vec<_>>().join("\n"),
     });
-    lists.filter(|text| !text.is_empty()).map(Part::text).collect()
+    lists.filter(|text| !text.is_empty()).map(ContentPart::text).collect()
 }
 
 /// Returns true if the attachment's list is empty.
 fn is_empty(attachment: &Json<'_>) -> bool {
     attachment.members().iter().all(|(_, value)| match &value.value {
-        Value::Array(list) => list.is_empty(),
+        JsonValue::Array(list) => list.is_empty(),
         _ => true,
     })
 }

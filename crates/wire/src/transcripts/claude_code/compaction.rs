@@ -2,14 +2,14 @@
 
 use epitome_core::{
     Fact, Seq, Tokens,
-    event::{Compaction, Summary, Trigger},
+    event::{Compaction, CompactionTrigger, Summary},
 };
 
 use crate::json::Json;
 
 /// Data of a boundary line about the compaction whose summary follows it.
-pub(super) struct Boundary {
-    trigger: Trigger,
+pub(super) struct ClaudeCompactBoundary {
+    trigger: CompactionTrigger,
     focus: Option<String>,
     tokens_before: Option<Tokens>,
     tokens_after: Option<Tokens>,
@@ -17,14 +17,20 @@ pub(super) struct Boundary {
     pub(super) kept: Option<String>,
 }
 
-impl Default for Boundary {
+impl Default for ClaudeCompactBoundary {
     /// Data for a summary without a boundary before it.
     fn default() -> Self {
-        Self { trigger: Trigger::Unknown, focus: None, tokens_before: None, tokens_after: None, kept: None }
+        Self {
+            trigger: CompactionTrigger::Unknown,
+            focus: None,
+            tokens_before: None,
+            tokens_after: None,
+            kept: None,
+        }
     }
 }
 
-impl Boundary {
+impl ClaudeCompactBoundary {
     /// Reads a boundary line.
     pub(super) fn read(line: &Json<'_>) -> Self {
         let metadata = line.get("compactMetadata").unwrap_or(line);
@@ -34,9 +40,9 @@ impl Boundary {
         let tokens = |key: &str| metadata.get(key).and_then(Json::as_count).map(Tokens);
         Self {
             trigger: match metadata.text_at("trigger") {
-                Some("auto") => Trigger::Threshold,
-                Some("manual") => Trigger::Manual,
-                _ => Trigger::Unknown,
+                Some("auto") => CompactionTrigger::Threshold,
+                Some("manual") => CompactionTrigger::Manual,
+                _ => CompactionTrigger::Unknown,
             },
             focus: text(Some(metadata), "userContext"),
             tokens_before: tokens("preTokens"),
@@ -46,12 +52,12 @@ impl Boundary {
     }
 
     /// The marker of a requested compaction.
-    pub(super) fn requested(&self) -> Fact {
+    pub(super) fn request_fact(&self) -> Fact {
         Fact::CompactionRequested { trigger: self.trigger, focus: self.focus.clone() }
     }
 
     /// The compaction, of everything through `last` except the kept lines.
-    pub(super) fn compacted(self, summary: String, last: Seq, first_kept: Option<Seq>) -> Fact {
+    pub(super) fn compaction_fact(self, summary: String, last: Seq, first_kept: Option<Seq>) -> Fact {
         Fact::Compacted(Compaction {
             summary: Summary::Text(summary),
             through: first_kept.map_or(last, Seq::previous),

@@ -7,45 +7,45 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use epitome_core::{
-    Event, Fact, Part, Seq,
-    event::{Dialect, Raw, Time, Usage},
+    ContentPart, Event, Fact, Seq,
+    event::{RawDialect, RawJson, Timestamp, Usage},
     id::CallId,
 };
 
 use super::{
-    agents::Agents,
-    attachment::{self, Attached},
-    compaction::Boundary,
-    queue::{Queue, Queued},
+    agents::ClaudeAgents,
+    attachment::{self, ClaudeAttachment},
+    compaction::ClaudeCompactBoundary,
+    queue::{ClaudeQueue, ClaudeQueueEntry},
 };
 use crate::{
     anthropic,
-    json::{Json, Value},
+    json::{Json, JsonValue},
     transcripts::{
-        Format, Reading, Session, Start, Warning,
-        threads::{Index, Place, Threads, identity},
-        time::time,
+        TranscriptFile, TranscriptFormat, TranscriptSession, TranscriptThreadStart, TranscriptWarning,
+        threads::{ThreadIndex, ThreadPosition, ThreadTree, session_identity},
+        time::parse_time,
     },
 };
 
 /// State of the reading so far.
-pub(super) struct Log {
-    threads: Threads,
+pub(super) struct ClaudeLog {
+    threads: ThreadTree,
     key: String,
     /// The thread the conversation stands at.
-    head: Index,
+    head: ThreadIndex,
     /// The events of each line.
-    spans: HashMap<String, Span>,
+    spans: HashMap<String, ClaudeSpan>,
     /// Places after which the user said something.
-    prompts: HashSet<Place>,
+    prompts: HashSet<ThreadPosition>,
     /// The last thing the user said, on each thread.
-    asked: HashMap<Index, Seq>,
+    asked: HashMap<ThreadIndex, Seq>,
     /// The last usage logged for each answer.
     usage: HashMap<String, Usage>,
     /// A compaction whose summary is still to come.
-    boundary: Option<Boundary>,
-    agents: Agents,
-    queue: Queue,
+    boundary: Option<ClaudeCompactBoundary>,
+    agents: ClaudeAgents,
+    queue: ClaudeQueue,
     /// True if this version of the agent records attachments.
     attaches: bool,
     /// Names of other sessions that were met.
@@ -56,35 +56,35 @@ pub(super) struct Log {
 
 /// The places around a line's events; the same place twice if it has none.
 #[derive(Clone, Copy)]
-struct Span {
-    before: Place,
-    after: Place,
+struct ClaudeSpan {
+    before: ThreadPosition,
+    after: ThreadPosition,
 }
 
 /// A line on its way into the log.
-struct Entry<'j, 'a> {
+struct ClaudeEntry<'j, 'a> {
     number: u64,
     line: &'j Json<'a>,
     uuid: &'j str,
-    time: Option<Time>,
+    time: Option<Timestamp>,
 }
 
-impl Log {
+impl ClaudeLog {
     /// Starts the log of the session that `line` belongs to.
     pub(super) fn new(name: &str, line: &Json<'_>) -> Self {
         let own = line.text_at("sessionId");
-        let (session, key) = identity(Format::ClaudeCode, own, name);
+        let (session, key) = session_identity(TranscriptFormat::ClaudeCode, own, name);
         Self {
-            threads: Threads::new(session, Start::Root),
+            threads: ThreadTree::new(session, TranscriptThreadStart::Root),
             key,
-            head: Threads::MAIN,
+            head: ThreadTree::MAIN,
             spans: HashMap::new(),
             prompts: HashSet::new(),
             asked: HashMap::new(),
             usage: HashMap::new(),
             boundary: None,
-            agents: Agents::default(),
-            queue: Queue::default(),
+            agents: ClaudeAgents::default(),
+            queue: ClaudeQueue::default(),
             attaches: false,
             others: own.map(str::to_owned).into_iter().collect(),
             orphaned: false,
@@ -97,18 +97,18 @@ impl Log {
     }
 
     /// The session as it is now.
-    pub(super) fn into_session(self, title: Option<String>) -> Session {
+    pub(super) fn into_session(self, title: Option<String>) -> TranscriptSession {
         self.threads.into_session(self.key, title, self.head)
     }
 
     /// Logs a line.
-    pub(super) fn take(&mut self, number: u64, kind: &str, line: &Json<'_>, reading: &mut Reading) {
+    pub(super) fn take(&mut self, number: u64, kind: &str, line: &Json<'_>, reading: &mut TranscriptFile) {
         self.meet(number, line, &mut reading.warnings);
         let uuid = line.text_at("uuid").unwrap_or_default();
         if !uuid.is_empty() && self.knows(uuid) {
             return reading.skip("repeated line");
         }
-        let entry = Entry { number, line, uuid, time: line.text_at("timestamp").and_then(time) };
+        let entry = ClaudeEntry { number, line, uuid, time: line.text_at("timestamp").and_then(parse_time) };
         let passed_over = match kind {
             "user" | "assistant" => self.message(&entry, &mut reading.warnings),
             "attachment" => self.attachment(&entry, &mut reading.warnings),
@@ -116,7 +116,7 @@ impl Log {
             "progress" => self.progress(&entry),
             "queue-operation" => {
                 self.queue.take(line);
-                let heard = self.queue.heard();
+                let heard = self.queue.take_visible();
                 self.hear(heard);
                 Some(kind.to_owned())
             }
@@ -129,27 +129,31 @@ impl Log {
             // A child of a line without events follows that line's parent.
             let followed = parent(line).and_then(|parent| self.spans.get(parent)).map(|span| span.after);
             let place = followed.unwrap_or_else(|| self.threads.end(self.head));
-            self.know(uuid, Span { before: place, after: place });
+            self.know(uuid, ClaudeSpan { before: place, after: place });
         }
     }
 
     /// Warns of lines that come from other sessions.
-    fn meet(&mut self, number: u64, line: &Json<'_>, warnings: &mut Vec<Warning>) {
+    fn meet(&mut self, number: u64, line: &Json<'_>, warnings: &mut Vec<TranscriptWarning>) {
         let forked = line.get("forkedFrom").and_then(|from| from.text_at("sessionId"));
         if let Some(other) = forked.filter(|other| self.others.insert((*other).to_owned())) {
             let what =
                 format!("the session was forked from {other}; what it shares with that is repeated here");
-            warnings.push(Warning::at(number, what));
+            warnings.push(TranscriptWarning::at(number, what));
         }
         if let Some(other) = line.text_at("sessionId").filter(|other| self.others.insert((*other).to_owned()))
         {
             let what =
                 format!("lines of session {other} stand here too; they were read as part of {}", self.key);
-            warnings.push(Warning::at(number, what));
+            warnings.push(TranscriptWarning::at(number, what));
         }
     }
 
-    fn message(&mut self, entry: &Entry<'_, '_>, warnings: &mut Vec<Warning>) -> Option<String> {
+    fn message(
+        &mut self,
+        entry: &ClaudeEntry<'_, '_>,
+        warnings: &mut Vec<TranscriptWarning>,
+    ) -> Option<String> {
         let line = entry.line;
         let Some(message) = line.get("message") else { return Some("line without a message".to_owned()) };
         if is_true(line, "isApiErrorMessage") {
@@ -159,7 +163,7 @@ impl Log {
         let is_main = !is_true(line, "isSidechain");
         let is_meta = is_true(line, "isMeta") && matches!(event.fact, Fact::UserSaid { .. });
         if is_main && !is_meta && matches!(event.fact, Fact::UserSaid { .. }) {
-            let heard = self.queue.heard_at_last();
+            let heard = self.queue.take_all();
             self.hear(heard);
         }
         let thread = self.thread(entry, speaker(line, &event.fact), warnings);
@@ -169,14 +173,14 @@ impl Log {
         } else if is_meta {
             event.fact = self.injected(thread, "meta", event.fact.parts().to_vec());
         }
-        self.agents.see(self.threads.id(thread), line, &event.fact, &mut self.threads);
+        self.agents.note_agents(self.threads.id(thread), line, &event.fact, &mut self.threads);
         if is_main {
-            self.queue.see(&event.fact);
+            self.queue.note_calls(&event.fact);
         }
         let reported = self.reported(message, &mut event);
         self.push(entry, thread, [Some(event), reported].into_iter().flatten());
         if is_main {
-            let heard = self.queue.heard();
+            let heard = self.queue.take_visible();
             self.hear(heard);
         }
         None
@@ -197,28 +201,36 @@ impl Log {
             return None;
         }
         let fact = Fact::UsageReported { answer: answer.clone(), model: model.clone(), usage };
-        let raw = Raw { dialect: Dialect::Anthropic, json: used.raw.into() };
+        let raw = RawJson { dialect: RawDialect::Anthropic, json: used.raw.into() };
         Some(Event { time: None, origin: None, fact, raw, normal: None })
     }
 
-    fn attachment(&mut self, entry: &Entry<'_, '_>, warnings: &mut Vec<Warning>) -> Option<String> {
+    fn attachment(
+        &mut self,
+        entry: &ClaudeEntry<'_, '_>,
+        warnings: &mut Vec<TranscriptWarning>,
+    ) -> Option<String> {
         self.attaches = true;
         let attachment = entry.line.get("attachment").unwrap_or(entry.line);
         let attached = attachment::read(attachment);
-        if matches!(attached, Attached::Hidden) {
+        if matches!(attached, ClaudeAttachment::Hidden) {
             return Some(format!("attachment/{}", attachment.text_at("type").unwrap_or("without a type")));
         }
-        let thread = self.thread(entry, Speaker::Agent, warnings);
+        let thread = self.thread(entry, ClaudeAuthor::Agent, warnings);
         let fact = match attached {
-            Attached::Said(parts) => Fact::UserSaid { parts },
-            Attached::Added { hook, parts } => self.injected(thread, &hook, parts),
-            Attached::Hidden => return None,
+            ClaudeAttachment::Said(parts) => Fact::UserSaid { parts },
+            ClaudeAttachment::Added { hook, parts } => self.injected(thread, &hook, parts),
+            ClaudeAttachment::Hidden => return None,
         };
         self.push(entry, thread, [native(attachment, fact)]);
         None
     }
 
-    fn system(&mut self, entry: &Entry<'_, '_>, warnings: &mut Vec<Warning>) -> Option<String> {
+    fn system(
+        &mut self,
+        entry: &ClaudeEntry<'_, '_>,
+        warnings: &mut Vec<TranscriptWarning>,
+    ) -> Option<String> {
         let line = entry.line;
         let subtype = line.text_at("subtype").unwrap_or("without a subtype");
         let (hook, parts) = match subtype {
@@ -229,9 +241,9 @@ impl Log {
         if parts.is_empty() && subtype != "compact_boundary" {
             return Some(format!("system/{subtype}"));
         }
-        let thread = self.thread(entry, Speaker::Agent, warnings);
+        let thread = self.thread(entry, ClaudeAuthor::Agent, warnings);
         let fact = match subtype {
-            "compact_boundary" => self.boundary.insert(Boundary::read(line)).requested(),
+            "compact_boundary" => self.boundary.insert(ClaudeCompactBoundary::read(line)).request_fact(),
             _ => self.injected(thread, hook, parts),
         };
         self.push(entry, thread, [native(line, fact)]);
@@ -240,13 +252,13 @@ impl Log {
 
     /// Logs text that was typed during the answer and now reaches the model. Newer versions attach it, and it is read
     /// from there.
-    fn hear(&mut self, heard: Vec<Queued>) {
+    fn hear(&mut self, heard: Vec<ClaudeQueueEntry>) {
         if self.attaches {
             return;
         }
-        for Queued { text, raw, time } in heard {
+        for ClaudeQueueEntry { text, raw, time } in heard {
             let is_made = text.trim_start().starts_with('<');
-            let parts = vec![Part::text(text)];
+            let parts = vec![ContentPart::text(text)];
             let fact = if is_made {
                 self.injected(self.head, "queued_command", parts)
             } else {
@@ -257,7 +269,7 @@ impl Log {
     }
 
     /// Logs an agent's messages that the conversation that started it reports.
-    fn progress(&mut self, entry: &Entry<'_, '_>) -> Option<String> {
+    fn progress(&mut self, entry: &ClaudeEntry<'_, '_>) -> Option<String> {
         let data = entry.line.get("data");
         let text = |key: &str| data.and_then(|data| data.text_at(key));
         let kind = format!("progress/{}", text("type").unwrap_or("without a type"));
@@ -277,9 +289,10 @@ impl Log {
         let caller = parent(entry.line).and_then(|parent| self.spans.get(parent));
         let caller = self.threads.id(caller.map_or(self.head, |span| span.after.thread));
         let call = entry.line.text_at("parentToolUseID").map(CallId::from);
-        let thread = self.agents.reported(agent, caller, call, &mut self.threads);
-        let time = reported.text_at("timestamp").or_else(|| entry.line.text_at("timestamp")).and_then(time);
-        let inner = Entry { number: entry.number, line: reported, uuid, time };
+        let thread = self.agents.report_thread(agent, caller, call, &mut self.threads);
+        let time =
+            reported.text_at("timestamp").or_else(|| entry.line.text_at("timestamp")).and_then(parse_time);
+        let inner = ClaudeEntry { number: entry.number, line: reported, uuid, time };
         let mut event = anthropic::read_message(message);
         let usage = self.reported(message, &mut event);
         self.push(&inner, thread, [Some(event), usage].into_iter().flatten());
@@ -287,14 +300,19 @@ impl Log {
     }
 
     /// The thread that a line continues.
-    fn thread(&mut self, entry: &Entry<'_, '_>, speaker: Speaker, warnings: &mut Vec<Warning>) -> Index {
+    fn thread(
+        &mut self,
+        entry: &ClaudeEntry<'_, '_>,
+        speaker: ClaudeAuthor,
+        warnings: &mut Vec<TranscriptWarning>,
+    ) -> ThreadIndex {
         let place = parent(entry.line).map(|parent| (parent, self.spans.get(parent).map(|span| span.after)));
         if is_true(entry.line, "isSidechain") {
             let thread = place.and_then(|(_, place)| place).map(|place| place.thread);
-            return self.agents.sidechain(entry.line, thread, &mut self.threads);
+            return self.agents.sidechain_thread(entry.line, thread, &mut self.threads);
         }
         let thread = match place {
-            Some((_, Some(place))) if speaker == Speaker::User => {
+            Some((_, Some(place))) if speaker == ClaudeAuthor::User => {
                 let went_back = !self.prompts.insert(place) && self.threads.end(place.thread) != place;
                 if went_back {
                     self.threads.fork(place, format!("before {}", entry.uuid))
@@ -307,7 +325,7 @@ impl Log {
                 if !std::mem::replace(&mut self.orphaned, true) {
                     let what =
                         format!("its parent {parent} is not in the file, which may continue another one");
-                    warnings.push(Warning::at(entry.number, what));
+                    warnings.push(TranscriptWarning::at(entry.number, what));
                 }
                 self.head
             }
@@ -317,7 +335,12 @@ impl Log {
         thread
     }
 
-    fn push(&mut self, entry: &Entry<'_, '_>, thread: Index, events: impl IntoIterator<Item = Event>) {
+    fn push(
+        &mut self,
+        entry: &ClaudeEntry<'_, '_>,
+        thread: ThreadIndex,
+        events: impl IntoIterator<Item = Event>,
+    ) {
         let before = self.threads.end(thread);
         let mut after = before;
         for mut event in events {
@@ -325,10 +348,10 @@ impl Log {
             event.origin = Some(entry.uuid.to_owned()).filter(|uuid| !uuid.is_empty());
             after = self.log(thread, event);
         }
-        self.know(entry.uuid, Span { before, after });
+        self.know(entry.uuid, ClaudeSpan { before, after });
     }
 
-    fn log(&mut self, thread: Index, event: Event) -> Place {
+    fn log(&mut self, thread: ThreadIndex, event: Event) -> ThreadPosition {
         let is_asked = matches!(event.fact, Fact::UserSaid { .. });
         let place = self.threads.push(thread, event);
         if is_asked {
@@ -337,49 +360,53 @@ impl Log {
         place
     }
 
-    fn know(&mut self, uuid: &str, span: Span) {
+    fn know(&mut self, uuid: &str, span: ClaudeSpan) {
         if !uuid.is_empty() {
             self.spans.insert(uuid.to_owned(), span);
         }
     }
 
-    fn injected(&self, thread: Index, hook: &str, parts: Vec<Part>) -> Fact {
+    fn injected(&self, thread: ThreadIndex, hook: &str, parts: Vec<ContentPart>) -> Fact {
         Fact::Injected { hook: hook.to_owned(), beside: self.asked.get(&thread).copied(), parts }
     }
 
-    fn compacted(&mut self, thread: Index, summary: &Fact) -> Fact {
+    fn compacted(&mut self, thread: ThreadIndex, summary: &Fact) -> Fact {
         let last = self.threads.last(thread);
         let boundary = self.boundary.take().unwrap_or_default();
         let kept = boundary.kept.as_ref().and_then(|head| self.spans.get(head)).map(|span| span.first());
-        let kept = kept.filter(|kept| kept.seq <= last && self.threads.sees(thread, *kept));
-        boundary.compacted(summary.text(), last, kept.map(|kept| kept.seq))
+        let kept = kept.filter(|kept| kept.seq <= last && self.threads.has_in_view(thread, *kept));
+        boundary.compaction_fact(summary.text(), last, kept.map(|kept| kept.seq))
     }
 }
 
-impl Span {
+impl ClaudeSpan {
     /// The line's first event; the one after it if it has none.
-    fn first(self) -> Place {
+    fn first(self) -> ThreadPosition {
         let thread = if self.before == self.after { self.before.thread } else { self.after.thread };
-        Place { thread, seq: self.before.seq.next() }
+        ThreadPosition { thread, seq: self.before.seq.next() }
     }
 }
 
 /// Author of a line, as far as going back in time is concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Speaker {
+enum ClaudeAuthor {
     User,
     Agent,
 }
 
 /// Determines the author. Text that begins with a tag was put together by the agent: commands, their output,
 /// notifications. So was the note that the user interrupted it. In doubt, the order of the file is kept.
-fn speaker(line: &Json<'_>, fact: &Fact) -> Speaker {
-    let Fact::UserSaid { parts } = fact else { return Speaker::Agent };
+fn speaker(line: &Json<'_>, fact: &Fact) -> ClaudeAuthor {
+    let Fact::UserSaid { parts } = fact else { return ClaudeAuthor::Agent };
     let made = |text: &str| text.starts_with('<') || text.starts_with("[Request interrupted");
-    let made = parts.iter().any(|part| matches!(part, Part::Text { text } if made(text.trim_start())));
+    let made = parts.iter().any(|part| matches!(part, ContentPart::Text { text } if made(text.trim_start())));
     let marked =
         ["isMeta", "isCompactSummary", "isVisibleInTranscriptOnly"].iter().any(|key| is_true(line, key));
-    if made || marked || line.get("toolUseResult").is_some() { Speaker::Agent } else { Speaker::User }
+    if made || marked || line.get("toolUseResult").is_some() {
+        ClaudeAuthor::Agent
+    } else {
+        ClaudeAuthor::User
+    }
 }
 
 /// The line that a line follows. After a compaction the link is only a logical one.
@@ -392,5 +419,5 @@ fn native(raw: &Json<'_>, fact: Fact) -> Event {
 }
 
 pub(super) fn is_true(object: &Json<'_>, key: &str) -> bool {
-    matches!(object.get(key).map(|flag| &flag.value), Some(Value::Bool(true)))
+    matches!(object.get(key).map(|flag| &flag.value), Some(JsonValue::Bool(true)))
 }

@@ -16,10 +16,10 @@ mod queue;
 #[cfg(test)]
 pub(super) mod tests;
 
-use self::log::Log;
+use self::log::ClaudeLog;
 use super::{
-    Format, ReadError, Reading,
-    lines::{Limits, values},
+    TranscriptError, TranscriptFile, TranscriptFormat,
+    json_lines::{TranscriptLimits, values},
 };
 use crate::json::Json;
 
@@ -37,10 +37,14 @@ pub(crate) fn recognises(first: &serde_json::Value) -> bool {
 }
 
 /// Reads a session. A file that holds no conversation yet has none.
-pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let mut reading = Reading::new(Format::ClaudeCode);
-    let mut titles = Titles::default();
-    let mut log: Option<Log> = None;
+pub(crate) fn read(
+    name: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+) -> Result<TranscriptFile, TranscriptError> {
+    let mut reading = TranscriptFile::new(TranscriptFormat::ClaudeCode);
+    let mut titles = ClaudeTitles::default();
+    let mut log: Option<ClaudeLog> = None;
     let mut seen = false;
     for (number, line) in values(bytes, limits) {
         match line {
@@ -53,7 +57,7 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
                 }
                 // Lines with content always name their session; notes before them may not.
                 if line.text_at("sessionId").is_some() || line.get("message").is_some() {
-                    log.get_or_insert_with(|| Log::new(name, &line));
+                    log.get_or_insert_with(|| ClaudeLog::new(name, &line));
                 }
                 match &mut log {
                     Some(log) => log.take(number, kind, &line, &mut reading),
@@ -64,7 +68,7 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
         }
     }
     if !seen {
-        return Err(ReadError::nothing("Claude Code", &reading.warnings));
+        return Err(TranscriptError::nothing("Claude Code", &reading.warnings));
     }
     if let Some(log) = log {
         let title = titles.title(&log);
@@ -77,14 +81,14 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
 
 /// Titles of the session: from its user, from the agent, or from a summary of it.
 #[derive(Default)]
-struct Titles {
+struct ClaudeTitles {
     custom: Option<String>,
     made: Option<String>,
     /// Summaries with the last line that each covers, which may be another file's.
     summaries: Vec<(String, String)>,
 }
 
-impl Titles {
+impl ClaudeTitles {
     /// Takes a line that is only a title, and returns true if it was one.
     fn take(&mut self, kind: &str, line: &Json<'_>) -> bool {
         let text = |key: &str| line.text_at(key).filter(|title| !title.is_empty()).map(str::to_owned);
@@ -97,7 +101,7 @@ impl Titles {
         true
     }
 
-    fn title(self, log: &Log) -> Option<String> {
+    fn title(self, log: &ClaudeLog) -> Option<String> {
         let own = self.summaries.into_iter().rev().find(|(leaf, _)| log.knows(leaf));
         self.custom.or(self.made).or(own.map(|(_, summary)| summary))
     }

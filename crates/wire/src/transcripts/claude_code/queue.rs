@@ -6,44 +6,44 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use epitome_core::{Fact, event::Time, id::CallId};
+use epitome_core::{Fact, event::Timestamp, id::CallId};
 
-use crate::{json::Json, transcripts::time::time};
+use crate::{json::Json, transcripts::time::parse_time};
 
 /// Entries that wait to be handed over, oldest first.
 #[derive(Default)]
-pub(super) struct Queue {
-    waiting: VecDeque<Queued>,
+pub(super) struct ClaudeQueue {
+    waiting: VecDeque<ClaudeQueueEntry>,
     /// Entries handed over while calls were open: the model sees them after the results.
-    handed: Vec<Queued>,
+    handed: Vec<ClaudeQueueEntry>,
     open: HashSet<CallId>,
 }
 
 /// An entry of the queue.
-pub(super) struct Queued {
+pub(super) struct ClaudeQueueEntry {
     /// Text that was typed, or that the agent put in its place.
     pub(super) text: String,
     /// The line that put it there.
     pub(super) raw: String,
     /// Time at which it was handed over.
-    pub(super) time: Option<Time>,
+    pub(super) time: Option<Timestamp>,
 }
 
-impl Queue {
+impl ClaudeQueue {
     /// Takes an operation.
     pub(super) fn take(&mut self, operation: &Json<'_>) {
         match operation.text_at("operation").unwrap_or_default() {
             "enqueue" => {
                 let text = operation.text_at("content").unwrap_or_default().to_owned();
-                self.waiting.push_back(Queued { text, raw: operation.raw.to_owned(), time: None });
+                self.waiting.push_back(ClaudeQueueEntry { text, raw: operation.raw.to_owned(), time: None });
             }
             "dequeue" => _ = self.waiting.pop_front(),
             "remove" => {
-                let time = operation.text_at("timestamp").and_then(time);
+                let time = operation.text_at("timestamp").and_then(parse_time);
                 // Commands run in the agent; the model does not see them.
                 let heard =
                     self.waiting.pop_front().filter(|queued| !queued.text.trim_start().starts_with('/'));
-                self.handed.extend(heard.map(|queued| Queued { time, ..queued }));
+                self.handed.extend(heard.map(|queued| ClaudeQueueEntry { time, ..queued }));
             }
             "popAll" => self.waiting.clear(),
             _ => {}
@@ -51,7 +51,7 @@ impl Queue {
     }
 
     /// Looks for calls and results in a message.
-    pub(super) fn see(&mut self, fact: &Fact) {
+    pub(super) fn note_calls(&mut self, fact: &Fact) {
         self.open.extend(fact.calls().map(|call| call.id.clone()));
         for result in fact.results() {
             self.open.remove(&result.call);
@@ -59,12 +59,12 @@ impl Queue {
     }
 
     /// Takes the entries that the model sees now, if all calls are answered.
-    pub(super) fn heard(&mut self) -> Vec<Queued> {
+    pub(super) fn take_visible(&mut self) -> Vec<ClaudeQueueEntry> {
         if self.open.is_empty() { std::mem::take(&mut self.handed) } else { Vec::new() }
     }
 
     /// Takes the entries that the model sees before the next message: calls that are still open stay unanswered.
-    pub(super) fn heard_at_last(&mut self) -> Vec<Queued> {
+    pub(super) fn take_all(&mut self) -> Vec<ClaudeQueueEntry> {
         self.open.clear();
         std::mem::take(&mut self.handed)
     }

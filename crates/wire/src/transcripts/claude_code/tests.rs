@@ -81,7 +81,7 @@ fn a_message_keeps_its_bytes() {
     let reading = reading(read, line);
     let event = &reading.sessions[0].threads[0].events[0];
     assert_eq!(&*event.raw.json, r#"{ "role" : "user",  "content":"\u0041 1.0" }"#);
-    assert_eq!(event.raw.dialect, epitome_core::event::Dialect::Anthropic);
+    assert_eq!(event.raw.dialect, epitome_core::event::RawDialect::Anthropic);
     assert!(event.normal.is_some());
 }
 
@@ -410,8 +410,11 @@ fn a_file_without_a_conversation_has_no_session() {
     let reading = reading(read, "{\"type\":\"summary\",\"summary\":\"Other\",\"leafUuid\":\"zz\"}\n");
     assert!(reading.sessions.is_empty());
     assert_eq!(reading.warnings.len(), 1);
-    assert!(matches!(read("file", b"\n", &Limits::default()), Err(ReadError::Empty)));
-    assert!(matches!(read("file", b"{]\n", &Limits::default()), Err(ReadError::Malformed { .. })));
+    assert!(matches!(read("file", b"\n", &TranscriptLimits::default()), Err(TranscriptError::Empty)));
+    assert!(matches!(
+        read("file", b"{]\n", &TranscriptLimits::default()),
+        Err(TranscriptError::Malformed { .. })
+    ));
 }
 
 #[test]

@@ -2,31 +2,32 @@
 
 use std::collections::HashMap;
 
-use epitome_core::{Event, Link, Seq, SessionId, ThreadId};
+use epitome_core::{ChainLink, Event, Seq, SessionId, ThreadId};
 
 use super::{
     super::{
-        Format, Reading, Session, Start, Thread, Warning,
-        assemble::{MAIN, thread_id},
+        TranscriptFile, TranscriptFormat, TranscriptSession, TranscriptThread, TranscriptThreadStart,
+        TranscriptWarning,
+        assemble::{MAIN_THREAD_NAME, thread_id},
     },
-    Line,
+    ExportLine,
 };
 
 /// The threads so far, parents before their forks.
 #[derive(Default)]
-pub(super) struct Log {
-    threads: Vec<Exported>,
+pub(super) struct ExportLog {
+    threads: Vec<ExportedThread>,
     /// Each thread by the id it was exported under.
     known: HashMap<ThreadId, usize>,
     /// The thread and the event of the line before.
     before: Option<(usize, Seq)>,
-    misplaced: Oddities,
-    changed: Oddities,
-    contradicted: Oddities,
+    misplaced: OddityCount,
+    changed: OddityCount,
+    contradicted: OddityCount,
 }
 
 /// A thread, reconstructed from lines.
-struct Exported {
+struct ExportedThread {
     id: ThreadId,
     /// The thread it goes on from, and the last event that it shares.
     parent: Option<(usize, Seq)>,
@@ -36,10 +37,10 @@ struct Exported {
     head: usize,
     events: Vec<Event>,
     /// The chains after each event, if its line has them.
-    links: Vec<Option<Link>>,
+    links: Vec<Option<ChainLink>>,
 }
 
-impl Exported {
+impl ExportedThread {
     fn shared(&self) -> Seq {
         self.parent.map_or(Seq::START, |(_, at)| at)
     }
@@ -52,28 +53,28 @@ impl Exported {
 
 /// Oddities that may concern many lines, each reported once.
 #[derive(Default)]
-struct Oddities {
+struct OddityCount {
     count: u64,
     first: Option<u64>,
 }
 
-impl Oddities {
+impl OddityCount {
     fn add(&mut self, line: u64) {
         self.count += 1;
         self.first.get_or_insert(line);
     }
 
-    fn tell(&self, reading: &mut Reading, what: &str, why: &str) {
+    fn tell(&self, reading: &mut TranscriptFile, what: &str, why: &str) {
         if let Some(line) = self.first {
             let what = format!("{what}, {} from this line on: {why}", self.count);
-            reading.warnings.push(Warning::at(line, what));
+            reading.warnings.push(TranscriptWarning::at(line, what));
         }
     }
 }
 
-impl Log {
+impl ExportLog {
     /// Takes a line.
-    pub(super) fn take(&mut self, line: Line) {
+    pub(super) fn take(&mut self, line: ExportLine) {
         let Some(thread) = self.thread_of(&line) else { return self.misplaced.add(line.number) };
         let index = self.threads[thread].index(line.id.seq);
         match index {
@@ -100,7 +101,7 @@ impl Log {
     }
 
     /// The thread of a line. A new thread begins with the line, or forks from the line before it.
-    fn thread_of(&mut self, line: &Line) -> Option<usize> {
+    fn thread_of(&mut self, line: &ExportLine) -> Option<usize> {
         if let Some(known) = self.known.get(&line.id.thread) {
             return Some(*known);
         }
@@ -112,17 +113,24 @@ impl Log {
             (_, None) => return None,
         };
         let id = line.id.thread;
-        self.threads.push(Exported { id, parent, root, head: index, events: Vec::new(), links: Vec::new() });
+        self.threads.push(ExportedThread {
+            id,
+            parent,
+            root,
+            head: index,
+            events: Vec::new(),
+            links: Vec::new(),
+        });
         self.known.insert(id, index);
         Some(index)
     }
 
     /// Returns true if the next line of a thread matches its hash. A line without a hash, or after one, is accepted.
-    fn is_proved(&self, thread: usize, line: &Line) -> bool {
+    fn is_proved(&self, thread: usize, line: &ExportLine) -> bool {
         let exported = &self.threads[thread];
         let before = match (exported.links.last(), exported.parent) {
             (Some(after_last), _) => *after_last,
-            (None, None) => Some(Link::ROOT),
+            (None, None) => Some(ChainLink::ROOT),
             (None, Some((parent, at))) => {
                 let parent = &self.threads[parent];
                 parent.index(at).and_then(|index| *parent.links.get(index)?)
@@ -134,7 +142,7 @@ impl Log {
     }
 
     /// Assembles the sessions, and reports the oddities.
-    pub(super) fn finish(self, reading: &mut Reading) {
+    pub(super) fn finish(self, reading: &mut TranscriptFile) {
         self.misplaced.tell(
             reading,
             "events that do not follow from what stands before them were left out",
@@ -153,7 +161,7 @@ impl Log {
         self.into_sessions(reading);
     }
 
-    fn into_sessions(self, reading: &mut Reading) {
+    fn into_sessions(self, reading: &mut TranscriptFile) {
         let mut sessions: HashMap<usize, usize> = HashMap::new();
         let names: Vec<(ThreadId, String)> = self.threads.iter().map(|thread| self.name(thread)).collect();
         for (index, thread) in self.threads.into_iter().enumerate() {
@@ -161,24 +169,24 @@ impl Log {
             if at == reading.sessions.len() {
                 let head = names[thread.head].0;
                 let (id, key) = (session_of(thread.id), thread.id.to_string());
-                reading.sessions.push(Session { id, key, title: None, threads: Vec::new(), head });
+                reading.sessions.push(TranscriptSession { id, key, title: None, threads: Vec::new(), head });
             }
             let start = match thread.parent {
-                None => Start::Root,
-                Some((parent, at)) => Start::Fork { of: names[parent].0, at },
+                None => TranscriptThreadStart::Root,
+                Some((parent, at)) => TranscriptThreadStart::Fork { of: names[parent].0, at },
             };
             let (id, name) = names[index].clone();
-            reading.sessions[at].threads.push(Thread { id, name, start, events: thread.events });
+            reading.sessions[at].threads.push(TranscriptThread { id, name, start, events: thread.events });
         }
     }
 
     /// The id and name of a thread. It cannot keep its own id, which may belong to a thread in the same log.
-    fn name(&self, thread: &Exported) -> (ThreadId, String) {
-        let name = if thread.parent.is_none() { MAIN.to_owned() } else { thread.id.to_string() };
+    fn name(&self, thread: &ExportedThread) -> (ThreadId, String) {
+        let name = if thread.parent.is_none() { MAIN_THREAD_NAME.to_owned() } else { thread.id.to_string() };
         (thread_id(session_of(self.threads[thread.root].id), &name), name)
     }
 }
 
 fn session_of(root: ThreadId) -> SessionId {
-    SessionId::derived(&[Format::Epitome.name(), &root.to_string()])
+    SessionId::derived(&[TranscriptFormat::Epitome.name(), &root.to_string()])
 }

@@ -9,16 +9,16 @@
 mod log;
 
 use epitome_core::{
-    Digest, Event, EventId, Fact, Link,
-    event::{Dialect, Raw},
+    ChainLink, Digest, Event, EventId, Fact,
+    event::{RawDialect, RawJson},
 };
 use serde_json::Value;
 
-use self::log::Log;
+use self::log::ExportLog;
 use super::{
-    Format, ReadError, Reading, Warning,
-    lines::{Limits, values},
-    time::time,
+    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptWarning,
+    json_lines::{TranscriptLimits, values},
+    time::parse_time,
 };
 use crate::{anthropic, json::Json, openai_chat, openai_responses};
 
@@ -32,13 +32,17 @@ pub(super) fn recognises(line: &Value) -> bool {
 }
 
 /// Reads an export, or several in one file. Sessions are named after their first thread, whatever the file is called.
-pub(super) fn read(_: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let mut reading = Reading::new(Format::Epitome);
-    let mut log = Log::default();
+pub(super) fn read(
+    _: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+) -> Result<TranscriptFile, TranscriptError> {
+    let mut reading = TranscriptFile::new(TranscriptFormat::Epitome);
+    let mut log = ExportLog::default();
     for (number, json) in values(bytes, limits) {
         let line = json.and_then(|json| {
-            Line::of(number, &json)
-                .map_err(|what| Warning::at(number, format!("{what}; the line was left out")))
+            ExportLine::of(number, &json)
+                .map_err(|what| TranscriptWarning::at(number, format!("{what}; the line was left out")))
         });
         match line {
             Ok(line) => log.take(line),
@@ -47,24 +51,24 @@ pub(super) fn read(_: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, Re
     }
     log.finish(&mut reading);
     if reading.sessions.is_empty() {
-        return Err(ReadError::nothing(Format::Epitome.name(), &reading.warnings));
+        return Err(TranscriptError::nothing(TranscriptFormat::Epitome.name(), &reading.warnings));
     }
     Ok(reading)
 }
 
 /// A line.
-struct Line {
+struct ExportLine {
     number: u64,
     id: EventId,
     event: Event,
     /// Both chains, as far as the line has them.
-    link: Option<Link>,
+    link: Option<ChainLink>,
 }
 
-impl Line {
+impl ExportLine {
     fn of(number: u64, json: &Json<'_>) -> Result<Self, String> {
         let id = json.text_at("id").unwrap_or_default();
-        let id = id.parse().map_err(|error: epitome_core::id::NotAnEventId| error.to_string())?;
+        let id = id.parse().map_err(|error: epitome_core::id::ParseEventIdError| error.to_string())?;
         let fact = json.get("fact").ok_or("it has no fact")?;
         let fact: Fact = serde_json::from_str(fact.raw)
             .map_err(|error| format!("its fact cannot be read by this version ({error})"))?;
@@ -72,16 +76,16 @@ impl Line {
         let raw = raw(json.get("raw").ok_or("it has no raw form")?);
         let time = match said(json, "time") {
             None => None,
-            Some(at) => Some(at.as_text().and_then(time).ok_or("its time cannot be read")?),
+            Some(at) => Some(at.as_text().and_then(parse_time).ok_or("its time cannot be read")?),
         };
-        let raw = Raw { dialect: Dialect::from(dialect.to_owned()), json: raw.into() };
+        let raw = RawJson { dialect: RawDialect::from(dialect.to_owned()), json: raw.into() };
         let normal = match json.get("normal") {
             Some(_) => digest(json, "normal")?,
             None => recomputed(&fact, &raw),
         };
         let origin = json.text_at("origin").map(str::to_owned);
         let link = digest(json, "raw_hash")?.zip(digest(json, "normal_hash")?);
-        let link = link.map(|(raw, normal)| Link { raw, normal });
+        let link = link.map(|(raw, normal)| ChainLink { raw, normal });
         Ok(Self { number, id, event: Event { time, origin, fact, raw, normal }, link })
     }
 }
@@ -103,16 +107,16 @@ fn digest(json: &Json<'_>, key: &str) -> Result<Option<Digest>, String> {
 }
 
 /// The normalised digest of an event whose line does not have it: messages are read again for it.
-fn recomputed(fact: &Fact, raw: &Raw) -> Option<Digest> {
+fn recomputed(fact: &Fact, raw: &RawJson) -> Option<Digest> {
     if !fact.is_message() {
         return None;
     }
     let read = match raw.dialect {
-        Dialect::Anthropic => anthropic::message(&raw.json),
-        Dialect::OpenaiChat => openai_chat::message(&raw.json),
-        Dialect::OpenaiResponses => openai_responses::item(&raw.json),
-        Dialect::Epitome => return None,
-        Dialect::Native(_) => return Event::native("", "null", fact.clone()).normal,
+        RawDialect::Anthropic => anthropic::message(&raw.json),
+        RawDialect::OpenaiChat => openai_chat::message(&raw.json),
+        RawDialect::OpenaiResponses => openai_responses::item(&raw.json),
+        RawDialect::Epitome => return None,
+        RawDialect::Native(_) => return Event::native("", "null", fact.clone()).normal,
     };
     read.ok().and_then(|event| event.normal)
 }

@@ -1,9 +1,9 @@
-use epitome_core::{Event, EventId, Fact, Link, Part, Seq, ThreadId, event::Time};
+use epitome_core::{ChainLink, ContentPart, Event, EventId, Fact, Seq, ThreadId, event::Timestamp};
 use insta::assert_snapshot;
 use serde_json::json;
 
 use super::super::{
-    Limits, ReadError, Reading, Start, claude_code,
+    TranscriptError, TranscriptFile, TranscriptLimits, TranscriptThreadStart, claude_code,
     testing::{any_reading, grows, shown},
 };
 use crate::Format;
@@ -29,12 +29,15 @@ fn all_events() -> Vec<Event> {
     for (format, request) in requests {
         events.extend(format.decode_request(request).expect("it is a request"));
     }
-    events.push(Event::own(Fact::ModelChanged { model: "m".into() }, Some(Time(-1))));
+    events.push(Event::from_fact(Fact::ModelChanged { model: "m".into() }, Some(Timestamp(-1))));
     events
 }
 
 fn said(text: &str) -> Event {
-    Event::own(Fact::UserSaid { parts: vec![Part::text(text)] }, Some(Time(1_770_424_524_538)))
+    Event::from_fact(
+        Fact::UserSaid { parts: vec![ContentPart::text(text)] },
+        Some(Timestamp(1_770_424_524_538)),
+    )
 }
 
 fn thread(name: &str) -> ThreadId {
@@ -43,7 +46,7 @@ fn thread(name: &str) -> ThreadId {
 
 /// The lines of an export of a thread's view: each event with the thread that owns it.
 fn exported(view: &[(ThreadId, Event)]) -> Vec<String> {
-    let mut chain = Link::ROOT;
+    let mut chain = ChainLink::ROOT;
     let line = |(index, (thread, event)): (usize, &(ThreadId, Event))| {
         chain = chain.next(event, &event.fact_json());
         let time =
@@ -90,14 +93,14 @@ fn file(exports: &[&[(ThreadId, Event)]]) -> String {
 }
 
 /// Each thread as `start text`, the head with a star.
-fn threads(reading: &Reading) -> Vec<String> {
+fn threads(reading: &TranscriptFile) -> Vec<String> {
     let mut all = Vec::new();
     for session in &reading.sessions {
         for thread in &session.threads {
             let place = |id| session.threads.iter().position(|thread| thread.id == id).expect("it is there");
             let start = match thread.start {
-                Start::Fork { of, at } => format!("{}:{at} ", place(of)),
-                Start::Root | Start::Spawned { .. } => String::new(),
+                TranscriptThreadStart::Fork { of, at } => format!("{}:{at} ", place(of)),
+                TranscriptThreadStart::Root | TranscriptThreadStart::Spawned { .. } => String::new(),
             };
             let text: String = thread.events.iter().map(|event| event.fact.text()).collect();
             let head = if thread.id == session.head { "*" } else { "" };
@@ -112,7 +115,7 @@ fn every_event_comes_back_as_it_was() {
     let events = all_events();
     let view: Vec<_> = events.iter().map(|event| (thread("t"), event.clone())).collect();
     let reading = any_reading(&file(&[&view]));
-    assert_eq!(reading.format, super::Format::Epitome);
+    assert_eq!(reading.format, super::TranscriptFormat::Epitome);
     assert_eq!(reading.sessions[0].threads[0].events, events);
     let odd: Vec<_> = reading.warnings.iter().filter(|odd| !odd.what.ends_with("no result")).collect();
     assert!(odd.is_empty(), "{odd:?}");
@@ -194,7 +197,7 @@ fn what_follows_a_missing_line_is_left_out() {
     "#);
     assert_eq!(threads(&without(4)), ["1234*"]);
     assert_eq!(threads(&without(3)), ["123*"]);
-    let tail = super::super::read("f", lines[1..].join("\n").as_bytes(), &Limits::default());
+    let tail = super::super::read("f", lines[1..].join("\n").as_bytes(), &TranscriptLimits::default());
     assert_snapshot!(tail.unwrap_err(), @"the file looks like epitome, but none of its lines could be used (line 1: events that do not follow from what stands before them were left out, 5 from this line on: lines are missing; read the whole export, with a higher limit if lines were too long): get a whole copy of the file");
 }
 
@@ -212,8 +215,8 @@ fn a_line_that_cannot_be_read_says_why() {
     let check = |from: &str, to: &str| {
         let changed = line.replacen(from, to, 1);
         assert_ne!(&changed, line);
-        match super::read("f", changed.as_bytes(), &Limits::default()) {
-            Err(ReadError::Malformed { what, .. }) => {
+        match super::read("f", changed.as_bytes(), &TranscriptLimits::default()) {
+            Err(TranscriptError::Malformed { what, .. }) => {
                 let what =
                     what.strip_prefix("none of its lines could be used (line 1: ").expect("it has one");
                 what.strip_suffix("; the line was left out): get a whole copy of the file")

@@ -14,15 +14,15 @@ use std::collections::{HashMap, HashSet};
 
 use epitome_core::{
     Event, Fact, Seq,
-    event::{Compaction, Summary, Trigger},
+    event::{Compaction, CompactionTrigger, Summary},
 };
 
-use self::record::{News, Told};
+use self::record::{GeminiFact, GeminiLoggedParts};
 use super::{
-    Format, ReadError, Reading, Start, Warning,
-    lines::{Limits, values},
-    threads::{Index, Place, Threads, identity, main_thread},
-    time::time,
+    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptThreadStart, TranscriptWarning,
+    json_lines::{TranscriptLimits, values},
+    threads::{ThreadIndex, ThreadPosition, ThreadTree, main_thread, session_identity},
+    time::parse_time,
 };
 use crate::json::Json;
 
@@ -33,23 +33,27 @@ pub(crate) fn recognises(first: &serde_json::Value) -> bool {
 }
 
 /// Reads a session.
-pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let mut reading = Reading::new(Format::Gemini);
-    let mut chat: Option<Chat> = None;
+pub(crate) fn read(
+    name: &str,
+    bytes: &[u8],
+    limits: &TranscriptLimits,
+) -> Result<TranscriptFile, TranscriptError> {
+    let mut reading = TranscriptFile::new(TranscriptFormat::Gemini);
+    let mut chat: Option<GeminiSession> = None;
     if let Some(document) = document(bytes) {
-        chat.insert(Chat::new(name, &document)).take(None, &document, &mut reading);
+        chat.insert(GeminiSession::new(name, &document)).take(None, &document, &mut reading);
     } else {
         for (number, record) in values(bytes, limits) {
             match record {
                 Ok(record) => {
-                    let chat = chat.get_or_insert_with(|| Chat::new(name, &record));
+                    let chat = chat.get_or_insert_with(|| GeminiSession::new(name, &record));
                     chat.take(Some(number), &record, &mut reading);
                 }
                 Err(warning) => reading.warnings.push(warning),
             }
         }
     }
-    let chat = chat.ok_or_else(|| ReadError::nothing("Gemini CLI", &reading.warnings))?;
+    let chat = chat.ok_or_else(|| TranscriptError::nothing("Gemini CLI", &reading.warnings))?;
     reading.sessions.push(chat.threads.into_session(chat.key, chat.title, chat.thread));
     Ok(reading)
 }
@@ -61,38 +65,38 @@ fn document(bytes: &[u8]) -> Option<Json<'_>> {
 }
 
 /// State of the reading so far.
-struct Chat {
-    threads: Threads,
+struct GeminiSession {
+    threads: ThreadTree,
     /// The thread that is being written.
-    thread: Index,
+    thread: ThreadIndex,
     key: String,
     title: Option<String>,
     /// The messages as the agent holds them now, in order.
     current: Vec<String>,
-    messages: HashMap<String, Message>,
+    messages: HashMap<String, GeminiMessage>,
     /// The calls whose results are in the log.
     returned: HashSet<String>,
 }
 
-struct Message {
+struct GeminiMessage {
     /// The place its events come after.
-    before: Place,
-    told: Told,
+    before: ThreadPosition,
+    told: GeminiLoggedParts,
 }
 
-impl Chat {
+impl GeminiSession {
     fn new(name: &str, metadata: &Json<'_>) -> Self {
-        let (session, key) = identity(Format::Gemini, metadata.text_at("sessionId"), name);
+        let (session, key) = session_identity(TranscriptFormat::Gemini, metadata.text_at("sessionId"), name);
         let start = if metadata.text_at("kind") == Some("subagent") {
             // A subagent's file lies in a folder named after the session that called it.
             let folder = name.rsplit(['/', '\\']).nth(1).and_then(|folder| folder.parse().ok());
-            Start::Spawned { by: folder.map(main_thread), call: None }
+            TranscriptThreadStart::Spawned { by: folder.map(main_thread), call: None }
         } else {
-            Start::Root
+            TranscriptThreadStart::Root
         };
         Self {
-            threads: Threads::new(session, start),
-            thread: Threads::MAIN,
+            threads: ThreadTree::new(session, start),
+            thread: ThreadTree::MAIN,
             key,
             title: None,
             current: Vec::new(),
@@ -101,7 +105,7 @@ impl Chat {
         }
     }
 
-    fn take(&mut self, line: Option<u64>, record: &Json<'_>, reading: &mut Reading) {
+    fn take(&mut self, line: Option<u64>, record: &Json<'_>, reading: &mut TranscriptFile) {
         if let Some(id) = record.text_at("$rewindTo") {
             self.rewind(line, id, &mut reading.warnings);
         } else if record.text_at("id").is_some() {
@@ -115,7 +119,7 @@ impl Chat {
         }
     }
 
-    fn metadata(&mut self, update: &Json<'_>, reading: &mut Reading) {
+    fn metadata(&mut self, update: &Json<'_>, reading: &mut TranscriptFile) {
         if let Some(summary) = update.text_at("summary") {
             self.title = Some(summary.to_owned());
         }
@@ -124,14 +128,14 @@ impl Chat {
         }
     }
 
-    fn message(&mut self, record: &Json<'_>, reading: &mut Reading) {
+    fn message(&mut self, record: &Json<'_>, reading: &mut TranscriptFile) {
         let id = record.text_at("id").unwrap_or_default();
         let known = self.begin(id);
         let Some(message) = self.messages.get_mut(id) else { return };
-        let news: Vec<News<'_>> = match record.text_at("type").unwrap_or("message without a type") {
+        let news: Vec<GeminiFact<'_>> = match record.text_at("type").unwrap_or("message without a type") {
             "user" if known => vec![],
-            "user" => record::asked(record, &mut self.returned).into_iter().collect(),
-            "gemini" => record::answered(record, &mut message.told, &mut self.returned),
+            "user" => record::user_fact(record, &mut self.returned).into_iter().collect(),
+            "gemini" => record::answer_facts(record, &mut message.told, &mut self.returned),
             other => return reading.skip(other),
         };
         if news.is_empty() {
@@ -148,19 +152,19 @@ impl Chat {
             return true;
         }
         let before = self.threads.end(self.thread);
-        self.messages.insert(id.to_owned(), Message { before, told: Told::default() });
+        self.messages.insert(id.to_owned(), GeminiMessage { before, told: GeminiLoggedParts::default() });
         self.current.push(id.to_owned());
         false
     }
 
     fn log(&mut self, record: &Json<'_>, raw: &str, fact: Fact) {
-        let event = Event::native("gemini", raw, fact).at(record.text_at("timestamp").and_then(time));
+        let event = Event::native("gemini", raw, fact).at(record.text_at("timestamp").and_then(parse_time));
         self.threads.push(self.thread, event.from_origin(record.text_at("id").unwrap_or_default()));
     }
 
     /// Takes a message and everything after it back.
-    fn rewind(&mut self, line: Option<u64>, id: &str, warnings: &mut Vec<Warning>) {
-        let start = Place { thread: Threads::MAIN, seq: Seq::START };
+    fn rewind(&mut self, line: Option<u64>, id: &str, warnings: &mut Vec<TranscriptWarning>) {
+        let start = ThreadPosition { thread: ThreadTree::MAIN, seq: Seq::START };
         let found = self.current.iter().rposition(|known| known == id);
         let place = found.and_then(|_| self.messages.get(id)).map_or(start, |message| message.before);
         for dropped in self.current.split_off(found.unwrap_or(0)) {
@@ -176,14 +180,14 @@ impl Chat {
         } else {
             None
         };
-        warnings.extend(odd.map(|what| Warning { line, what }));
+        warnings.extend(odd.map(|what| TranscriptWarning { line, what }));
         if self.threads.end(self.thread) != place {
             self.thread = self.threads.fork(place, format!("before {id}"));
         }
     }
 
     /// Takes a new list of messages that the model sees from here on.
-    fn replace(&mut self, messages: &[Json<'_>], reading: &mut Reading) {
+    fn replace(&mut self, messages: &[Json<'_>], reading: &mut TranscriptFile) {
         let is_new = |message: &Json<'_>| id(message).is_some_and(|id| !self.messages.contains_key(id));
         let snapshot = |message: &Json<'_>| is_new(message) && record::snapshot(message).is_some();
         if let Some(at) = messages.iter().position(snapshot).filter(|_| !self.current.is_empty()) {
@@ -210,7 +214,7 @@ impl Chat {
     }
 
     /// Logs that the message at `at` stands for everything but the known messages after it.
-    fn compact(&mut self, messages: &[Json<'_>], at: usize, reading: &mut Reading) {
+    fn compact(&mut self, messages: &[Json<'_>], at: usize, reading: &mut TranscriptFile) {
         let summary = &messages[at];
         let last = self.threads.last(self.thread);
         let known = |message: &Json<'_>| id(message).and_then(|id| self.messages.get(id));
@@ -222,7 +226,7 @@ impl Chat {
             first_kept,
             tokens_before: None,
             tokens_after: None,
-            trigger: Trigger::Unknown,
+            trigger: CompactionTrigger::Unknown,
         });
         self.current.clear();
         let mut fact = Some(fact);
@@ -364,12 +368,15 @@ pub(super) mod tests {
         let line = r#"{"sessionId":"sub","projectHash":"7e","kind":"subagent"}"#;
         let parent = "faff42ab-6ea5-4f78-b8c4-f7dd6272af08";
         let start = |name: &str| {
-            let reading = read(name, line.as_bytes(), &Limits::default()).expect("it can be read");
+            let reading = read(name, line.as_bytes(), &TranscriptLimits::default()).expect("it can be read");
             reading.sessions[0].threads[0].start.clone()
         };
         let by = main_thread(parent.parse().expect("a UUID"));
-        assert_eq!(start(&format!("/chats/{parent}/sub.jsonl")), Start::Spawned { by: Some(by), call: None });
-        assert_eq!(start("sub.jsonl"), Start::Spawned { by: None, call: None });
+        assert_eq!(
+            start(&format!("/chats/{parent}/sub.jsonl")),
+            TranscriptThreadStart::Spawned { by: Some(by), call: None }
+        );
+        assert_eq!(start("sub.jsonl"), TranscriptThreadStart::Spawned { by: None, call: None });
     }
 
     #[test]

@@ -7,22 +7,22 @@
 use std::collections::HashSet;
 
 use epitome_core::{
-    Fact, Part, Tokens,
-    event::{Instruction, Seal, ToolCall, ToolResult, Usage},
+    ContentPart, Fact, Tokens,
+    event::{InstructionKind, ReasoningSeal, ToolCall, ToolResult, Usage},
     id::{AnswerId, ModelName},
 };
 
 use crate::{
-    decoded::opaque,
+    decode_parts::opaque_part,
     is_project_preamble,
-    json::{Json, Value},
+    json::{Json, JsonValue},
     media,
-    transcripts::pieces::compact,
+    transcripts::raw_json::compact,
 };
 
 /// Parts of one message that are in the log.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct GeminiLoggedParts {
     thoughts: usize,
     content: bool,
     calls: HashSet<String>,
@@ -30,28 +30,29 @@ pub(super) struct Told {
 }
 
 /// A fact and the value it comes from.
-pub(super) type News<'a> = (Fact, &'a str);
+pub(super) type GeminiFact<'a> = (Fact, &'a str);
 
 /// Content of a user's record. `returned` are the calls whose results are in the log: the agent repeats them when it
 /// writes its whole context anew.
-pub(super) fn asked<'a>(record: &Json<'a>, returned: &mut HashSet<String>) -> Option<News<'a>> {
+pub(super) fn user_fact<'a>(record: &Json<'a>, returned: &mut HashSet<String>) -> Option<GeminiFact<'a>> {
     let pieces = content(record);
     let results: Vec<ToolResult> = pieces.iter().filter_map(|piece| result(piece)).collect();
     let answers = !results.is_empty();
     let results: Vec<ToolResult> =
         results.into_iter().filter(|result| returned.insert(result.call.0.clone())).collect();
-    let parts: Vec<Part> = pieces
+    let parts: Vec<ContentPart> = pieces
         .iter()
         .filter(|piece| piece.get("functionResponse").is_none())
         .map(|piece| part(piece))
         .collect();
-    let preamble = |part: &Part| matches!(part, Part::Text { text } if is_project_preamble(text));
+    let preamble =
+        |part: &ContentPart| matches!(part, ContentPart::Text { text } if is_project_preamble(text));
     let fact = if !results.is_empty() {
         Fact::ToolReturned { results, parts }
     } else if answers && parts.is_empty() {
         return None;
     } else if parts.iter().any(preamble) {
-        Fact::Instructed { what: Instruction::Project, parts }
+        Fact::Instructed { what: InstructionKind::Project, parts }
     } else {
         Fact::UserSaid { parts }
     };
@@ -59,25 +60,25 @@ pub(super) fn asked<'a>(record: &Json<'a>, returned: &mut HashSet<String>) -> Op
 }
 
 /// Parts of an answer's record that are not in the log yet.
-pub(super) fn answered<'a>(
+pub(super) fn answer_facts<'a>(
     record: &Json<'a>,
-    told: &mut Told,
+    told: &mut GeminiLoggedParts,
     returned: &mut HashSet<String>,
-) -> Vec<News<'a>> {
+) -> Vec<GeminiFact<'a>> {
     let answer = record.text_at("id").map(AnswerId::from);
     let model = record.text_at("model").map(ModelName::from);
     let said = |parts| Fact::AssistantSaid { answer: answer.clone(), model: model.clone(), parts };
     let mut news = Vec::new();
     for thought in record.array_at("thoughts").iter().skip(told.thoughts) {
         told.thoughts += 1;
-        news.push((said(vec![Part::Reasoning { text: thinking(thought), seal: None }]), thought.raw));
+        news.push((said(vec![ContentPart::Reasoning { text: thinking(thought), seal: None }]), thought.raw));
     }
     let calls = record.array_at("toolCalls");
     if !told.content {
         // If the calls are listed, those in the content are the same ones.
         let listed = |piece: &&&Json<'_>| calls.is_empty() || piece.get("functionCall").is_none();
         let pieces = content(record);
-        let parts: Vec<Part> = pieces.iter().filter(listed).map(|piece| part(piece)).collect();
+        let parts: Vec<ContentPart> = pieces.iter().filter(listed).map(|piece| part(piece)).collect();
         if let Some(content) = record.get("content").filter(|_| !parts.is_empty()) {
             told.content = true;
             news.push((said(parts), content.raw));
@@ -105,18 +106,18 @@ pub(super) fn snapshot(record: &Json<'_>) -> Option<String> {
     text.contains("<state_snapshot>").then_some(text)
 }
 
-fn called(call: &Json<'_>, told: &mut Told) -> Option<Part> {
+fn called(call: &Json<'_>, told: &mut GeminiLoggedParts) -> Option<ContentPart> {
     let id = call.text_at("id").unwrap_or_default();
     if !told.calls.insert(id.to_owned()) {
         return None;
     }
     let name = call.text_at("name").unwrap_or_default();
     let arguments = call.get("args").map_or_else(|| "{}".to_owned(), |given| compact(given.raw));
-    Some(Part::ToolCall(ToolCall::function(id, name, arguments)))
+    Some(ContentPart::ToolCall(ToolCall::function(id, name, arguments)))
 }
 
 /// A listed call's result, once it has one.
-fn came_back<'a>(call: &Json<'a>, returned: &mut HashSet<String>) -> Option<News<'a>> {
+fn came_back<'a>(call: &Json<'a>, returned: &mut HashSet<String>) -> Option<GeminiFact<'a>> {
     let status = call.text_at("status").unwrap_or_default();
     let value = call.get("result").filter(|result| !result.is_null());
     if value.is_none() && !matches!(status, "success" | "error" | "cancelled") {
@@ -146,7 +147,7 @@ fn result(piece: &Json<'_>) -> Option<ToolResult> {
     let answer = piece.get("functionResponse")?;
     let response = answer.get("response");
     let member = |key: &str| response.and_then(|response| response.get(key));
-    let text = |value: &Json<'_>| Part::text(value.as_text().unwrap_or(value.raw));
+    let text = |value: &Json<'_>| ContentPart::text(value.as_text().unwrap_or(value.raw));
     let written = member("output").or_else(|| member("error")).or(response);
     let beside = answer.array_at("parts").iter().map(part);
     Some(ToolResult {
@@ -157,32 +158,33 @@ fn result(piece: &Json<'_>) -> Option<ToolResult> {
     })
 }
 
-fn part(piece: &Json<'_>) -> Part {
+fn part(piece: &Json<'_>) -> ContentPart {
     let known = match (text(piece), piece.get("functionCall")) {
         (Some(thought), _)
-            if matches!(piece.get("thought").map(|flag| &flag.value), Some(Value::Bool(true))) =>
+            if matches!(piece.get("thought").map(|flag| &flag.value), Some(JsonValue::Bool(true))) =>
         {
-            let seal =
-                piece.text_at("thoughtSignature").map(|signature| Seal::Signature(signature.to_owned()));
-            Some(Part::Reasoning { text: thought.to_owned(), seal })
+            let seal = piece
+                .text_at("thoughtSignature")
+                .map(|signature| ReasoningSeal::Signature(signature.to_owned()));
+            Some(ContentPart::Reasoning { text: thought.to_owned(), seal })
         }
-        (Some(text), _) => Some(Part::text(text)),
+        (Some(text), _) => Some(ContentPart::text(text)),
         (None, Some(call)) => call.text_at("name").map(|name| {
             let arguments = call.get("args").map_or_else(|| "{}".to_owned(), |given| compact(given.raw));
-            Part::ToolCall(ToolCall::function(call.text_at("id").unwrap_or(name), name, arguments))
+            ContentPart::ToolCall(ToolCall::function(call.text_at("id").unwrap_or(name), name, arguments))
         }),
         (None, None) => medium(piece),
     };
-    known.unwrap_or_else(|| opaque(piece, "part"))
+    known.unwrap_or_else(|| opaque_part(piece, "part"))
 }
 
-fn medium(piece: &Json<'_>) -> Option<Part> {
+fn medium(piece: &Json<'_>) -> Option<ContentPart> {
     let mime = |data: &Json<'_>| data.text_at("mimeType").unwrap_or_default().to_owned();
     if let Some(data) = piece.get("inlineData") {
-        return media::inline(&mime(data), data.text_at("data")?);
+        return media::inline_part(&mime(data), data.text_at("data")?);
     }
     let file = piece.get("fileData")?;
-    Some(media::elsewhere(&mime(file), file.text_at("fileUri")?))
+    Some(media::linked_part(&mime(file), file.text_at("fileUri")?))
 }
 
 fn text<'j>(piece: &'j Json<'_>) -> Option<&'j str> {

@@ -3,17 +3,17 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use epitome_core::{
-    Event, Fact, Part, Seq, Tokens,
-    event::{Compaction, Seal, Summary, Time, ToolCall, ToolResult, Trigger, Usage},
+    ContentPart, Event, Fact, Seq, Tokens,
+    event::{Compaction, CompactionTrigger, ReasoningSeal, Summary, Timestamp, ToolCall, ToolResult, Usage},
     id::AnswerId,
     media::Media,
 };
 
 use super::{
     super::{
-        Reading,
-        assemble::{carried, next, text_parts},
-        pieces,
+        TranscriptFile,
+        assemble::{carried_event, next, text_parts},
+        raw_json,
     },
     DIALECT,
 };
@@ -21,30 +21,30 @@ use crate::{json::Json, media};
 
 /// The events of a session, as they are gathered.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct OpencodeLog {
     pub(super) events: Vec<Event>,
     /// First event of each message.
     starts: HashMap<String, Seq>,
     /// Compaction that was requested and has not happened yet.
-    requested: Option<Request>,
+    requested: Option<OpencodeCompaction>,
 }
 
 /// A requested compaction.
 #[derive(Debug)]
-struct Request {
+struct OpencodeCompaction {
     at: Seq,
-    trigger: Trigger,
+    trigger: CompactionTrigger,
     /// The first message that the agent meant to keep.
     tail: Option<String>,
 }
 
 /// A message with its parts.
 #[derive(Debug)]
-pub(super) struct Message<'a> {
+pub(super) struct OpencodeMessage<'a> {
     json: Json<'a>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> OpencodeMessage<'a> {
     /// Reads a message; `None` if it is not shaped like one.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let json = Json::parse(text, "an OpenCode message").ok()?;
@@ -76,7 +76,7 @@ impl<'a> Message<'a> {
         self.info("id").and_then(Json::as_text)
     }
 
-    fn time(&self, key: &str) -> Option<Time> {
+    fn time(&self, key: &str) -> Option<Timestamp> {
         time(self.info("time")?.get(key)?)
     }
 
@@ -103,18 +103,18 @@ impl<'a> Message<'a> {
         if let Some(info) = self.json.get("info")
             && self.role() == "user"
         {
-            later.extend(pieces::member_range(whole, info, "summary"));
+            later.extend(raw_json::member_range(whole, info, "summary"));
         }
-        pieces::cut(whole, later)
+        raw_json::cut(whole, later)
     }
 }
 
-impl Log {
+impl OpencodeLog {
     /// Takes the next message.
-    pub(super) fn message(&mut self, index: usize, text: &str, reading: &mut Reading) {
-        let Some(message) = Message::parse(text) else {
+    pub(super) fn message(&mut self, index: usize, text: &str, reading: &mut TranscriptFile) {
+        let Some(message) = OpencodeMessage::parse(text) else {
             reading.warn(format!("message {index} is not shaped like one; it was carried as it is"));
-            self.events.push(carried(DIALECT, text, "message").from_origin(format!("#{index}")));
+            self.events.push(carried_event(DIALECT, text, "message").from_origin(format!("#{index}")));
             return;
         };
         let origin = message.id().map_or_else(|| format!("#{index}"), str::to_owned);
@@ -126,15 +126,15 @@ impl Log {
             role => {
                 reading
                     .warn(format!("message {origin} has the unknown role `{role}`; it was carried as it is"));
-                self.events.push(carried(DIALECT, text, role).from_origin(origin));
+                self.events.push(carried_event(DIALECT, text, role).from_origin(origin));
             }
         }
     }
 
-    fn user(&mut self, message: &Message<'_>, origin: &str, reading: &mut Reading) {
+    fn user(&mut self, message: &OpencodeMessage<'_>, origin: &str, reading: &mut TranscriptFile) {
         let (added, own): (Vec<&Json<'_>>, Vec<&Json<'_>>) =
             message.parts().iter().partition(|part| kind(part) == "text" && is_true(part, SYNTHETIC));
-        let parts: Vec<Part> = own.into_iter().filter_map(|part| asked(part, reading)).collect();
+        let parts: Vec<ContentPart> = own.into_iter().filter_map(|part| asked(part, reading)).collect();
         let event = |fact| {
             Event::native(DIALECT, message.raw(), fact).at(message.time("created")).from_origin(origin)
         };
@@ -146,7 +146,7 @@ impl Log {
         if let Some(part) = message.compaction() {
             let trigger = trigger(part);
             let tail = part.text_at("tail_start_id").map(str::to_owned);
-            self.requested = Some(Request { at: next(&self.events), trigger, tail });
+            self.requested = Some(OpencodeCompaction { at: next(&self.events), trigger, tail });
             self.events.push(event(Fact::CompactionRequested { trigger, focus: None }));
         }
     }
@@ -155,13 +155,13 @@ impl Log {
     /// continue. The model saw it, but these are not the user's words.
     fn added(
         &mut self,
-        message: &Message<'_>,
+        message: &OpencodeMessage<'_>,
         origin: &str,
         added: &[&Json<'_>],
         beside: Option<Seq>,
-        reading: &mut Reading,
+        reading: &mut TranscriptFile,
     ) {
-        let parts: Vec<Part> = added.iter().filter_map(|part| asked(part, reading)).collect();
+        let parts: Vec<ContentPart> = added.iter().filter_map(|part| asked(part, reading)).collect();
         if parts.is_empty() {
             return;
         }
@@ -169,7 +169,7 @@ impl Log {
         let (raw, origin) = match beside {
             Some(_) => {
                 let raws: Vec<&str> = added.iter().map(|part| part.raw).collect();
-                (Cow::Owned(pieces::together(&raws)), format!("{origin}/{SYNTHETIC}"))
+                (Cow::Owned(raw_json::join_values(&raws)), format!("{origin}/{SYNTHETIC}"))
             }
             None => (message.raw(), origin.to_owned()),
         };
@@ -179,7 +179,7 @@ impl Log {
     }
 
     /// The answer to a request for a compaction.
-    fn summary(&mut self, message: &Message<'_>, origin: &str, reading: &mut Reading) {
+    fn summary(&mut self, message: &OpencodeMessage<'_>, origin: &str, reading: &mut TranscriptFile) {
         let texts = message.parts().iter().filter(|part| kind(part) == "text");
         let texts: Vec<&str> = texts.filter_map(|part| part.text_at("text")).collect();
         let request = self.requested.take();
@@ -203,7 +203,7 @@ impl Log {
             first_kept,
             tokens_before: None,
             tokens_after: None,
-            trigger: request.map_or(Trigger::Unknown, |request| request.trigger),
+            trigger: request.map_or(CompactionTrigger::Unknown, |request| request.trigger),
         };
         let event = Event::native(DIALECT, message.raw(), Fact::Compacted(compaction));
         self.events.push(event.at(message.time("completed")).from_origin(origin));
@@ -212,7 +212,7 @@ impl Log {
         }
     }
 
-    fn assistant(&mut self, message: &Message<'_>, origin: &str, reading: &mut Reading) {
+    fn assistant(&mut self, message: &OpencodeMessage<'_>, origin: &str, reading: &mut TranscriptFile) {
         let before = self.events.len();
         let steps = steps(message.parts());
         for (number, step) in (1..).zip(&steps) {
@@ -240,13 +240,13 @@ impl Log {
     /// Logs one call of the model, the results of its tools, and its usage.
     fn step(
         &mut self,
-        message: &Message<'_>,
+        message: &OpencodeMessage<'_>,
         step: &[Json<'_>],
         answer: &AnswerId,
         raw: String,
-        reading: &mut Reading,
+        reading: &mut TranscriptFile,
     ) {
-        let parts: Vec<Part> = step.iter().filter_map(|part| answered(part, reading)).collect();
+        let parts: Vec<ContentPart> = step.iter().filter_map(|part| answered(part, reading)).collect();
         if !parts.is_empty() {
             let model = message.info("modelID").and_then(Json::as_text).map(Into::into);
             let fact = Fact::AssistantSaid { answer: Some(answer.clone()), model, parts };
@@ -263,15 +263,16 @@ impl Log {
             let origin = first.text_at("id").map_or_else(|| format!("{answer}/results"), str::to_owned);
             let results = returned.into_iter().map(|(_, result)| result).collect();
             let fact = Fact::ToolReturned { results, parts: Vec::new() };
-            self.events
-                .push(Event::native(DIALECT, pieces::together(&raws), fact).at(time).from_origin(origin));
+            self.events.push(
+                Event::native(DIALECT, raw_json::join_values(&raws), fact).at(time).from_origin(origin),
+            );
         }
         for part in step.iter().filter(|part| kind(part) == "step-finish") {
             self.usage(part, message, answer);
         }
     }
 
-    fn usage(&mut self, report: &Json<'_>, message: &Message<'_>, answer: &AnswerId) {
+    fn usage(&mut self, report: &Json<'_>, message: &OpencodeMessage<'_>, answer: &AnswerId) {
         let Some(usage) = used(report) else { return };
         let model = message.info("modelID").and_then(Json::as_text).map(Into::into);
         let fact = Fact::UsageReported { answer: Some(answer.clone()), model, usage };
@@ -285,60 +286,60 @@ impl Log {
 const SYNTHETIC: &str = "synthetic";
 
 /// Content of a part of a user message, as the model sees it.
-fn asked(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
+fn asked(part: &Json<'_>, reading: &mut TranscriptFile) -> Option<ContentPart> {
     match kind(part) {
         // A text marked as ignored is for the person's eyes only.
         "text" if is_true(part, "ignored") => {
             reading.skip("ignored text");
             None
         }
-        "text" => part.text_at("text").filter(|text| !text.is_empty()).map(Part::text),
+        "text" => part.text_at("text").filter(|text| !text.is_empty()).map(ContentPart::text),
         // The content of a text file or a folder stands beside it, as synthetic text.
         "file" if matches!(part.text_at("mime"), Some("text/plain" | "application/x-directory")) => None,
         "file" => Some(file(part, reading)),
-        "subtask" => part.text_at("prompt").map(Part::text),
+        "subtask" => part.text_at("prompt").map(ContentPart::text),
         "compaction" | "agent" | "snapshot" | "patch" | "step-start" | "step-finish" => None,
-        other => Some(Part::Opaque { name: other.to_owned(), json: part.raw.to_owned() }),
+        other => Some(ContentPart::Opaque { name: other.to_owned(), json: part.raw.to_owned() }),
     }
 }
 
 /// Content of a part of an assistant message.
-fn answered(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
+fn answered(part: &Json<'_>, reading: &mut TranscriptFile) -> Option<ContentPart> {
     match kind(part) {
-        "text" => part.text_at("text").filter(|text| !text.is_empty()).map(Part::text),
+        "text" => part.text_at("text").filter(|text| !text.is_empty()).map(ContentPart::text),
         "reasoning" => reasoning(part),
-        "tool" => Some(Part::ToolCall(call(part))),
+        "tool" => Some(ContentPart::ToolCall(call(part))),
         "file" => Some(file(part, reading)),
         "step-start" | "step-finish" | "snapshot" | "patch" | "compaction" => None,
         "retry" => {
             reading.skip("retry");
             None
         }
-        other => Some(Part::Opaque { name: other.to_owned(), json: part.raw.to_owned() }),
+        other => Some(ContentPart::Opaque { name: other.to_owned(), json: part.raw.to_owned() }),
     }
 }
 
 /// Reasoning, with the signature that its provider requires when it is sent back.
-fn reasoning(part: &Json<'_>) -> Option<Part> {
+fn reasoning(part: &Json<'_>) -> Option<ContentPart> {
     let text = part.text_at("text").unwrap_or_default().to_owned();
     let providers = part.get("metadata").map(Json::members).unwrap_or_default();
     let seal = providers.iter().find_map(|(_, provider)| {
         let text = |key: &str| provider.text_at(key).map(str::to_owned);
         let hidden = || text("reasoningEncryptedContent").or_else(|| text("redactedData"));
-        text("signature").map(Seal::Signature).or_else(|| hidden().map(Seal::Encrypted))
+        text("signature").map(ReasoningSeal::Signature).or_else(|| hidden().map(ReasoningSeal::Encrypted))
     });
-    (!text.is_empty() || seal.is_some()).then_some(Part::Reasoning { text, seal })
+    (!text.is_empty() || seal.is_some()).then_some(ContentPart::Reasoning { text, seal })
 }
 
 fn call(part: &Json<'_>) -> ToolCall {
     let id = part.text_at("callID").or_else(|| part.text_at("id")).unwrap_or_default();
     let input = part.get("state").and_then(|state| state.get("input"));
-    let arguments = input.map_or_else(|| "{}".to_owned(), |input| pieces::compact(input.raw));
+    let arguments = input.map_or_else(|| "{}".to_owned(), |input| raw_json::compact(input.raw));
     ToolCall::function(id, part.text_at("tool").unwrap_or_default(), arguments)
 }
 
 /// Result in a tool part; `None` if it is not one, or has not ended.
-fn returned(part: &Json<'_>, reading: &mut Reading) -> Option<ToolResult> {
+fn returned(part: &Json<'_>, reading: &mut TranscriptFile) -> Option<ToolResult> {
     if kind(part) != "tool" {
         return None;
     }
@@ -354,13 +355,13 @@ fn returned(part: &Json<'_>, reading: &mut Reading) -> Option<ToolResult> {
     Some(ToolResult { call: id, name: Some(name), parts, error })
 }
 
-fn file(part: &Json<'_>, reading: &mut Reading) -> Part {
+fn file(part: &Json<'_>, reading: &mut TranscriptFile) -> ContentPart {
     let mime = part.text_at("mime").unwrap_or_default();
     let url = part.text_at("url").unwrap_or_default();
-    media::by_url(mime, url).unwrap_or_else(|| {
+    media::url_part(mime, url).unwrap_or_else(|| {
         let name = part.text_at("filename").unwrap_or("a file");
         reading.warn(format!("the data of {name} is not base64; it stays in the raw JSON only"));
-        Part::Media(Media::elsewhere(mime, name))
+        ContentPart::Media(Media::elsewhere(mime, name))
     })
 }
 
@@ -381,7 +382,7 @@ fn steps<'j, 'a>(parts: &'j [Json<'a>]) -> Vec<&'j [Json<'a>]> {
 
 /// The message with only the parts of one step. Its other members stay with the first step: repeated for each, they
 /// could be larger than all the steps together.
-fn step_raw(message: &Message<'_>, number: usize, step: &[Json<'_>]) -> String {
+fn step_raw(message: &OpencodeMessage<'_>, number: usize, step: &[Json<'_>]) -> String {
     let info = message.json.get("info").filter(|_| number == 1);
     let info = info.map_or_else(String::new, |info| format!("\"info\":{},", info.raw));
     let parts: Vec<Cow<'_, str>> = step.iter().map(settled_raw).collect();
@@ -390,12 +391,12 @@ fn step_raw(message: &Message<'_>, number: usize, step: &[Json<'_>]) -> String {
 
 /// A part without the mark that its output was pruned.
 fn settled_raw<'a>(part: &Json<'a>) -> Cow<'a, str> {
-    pieces::cut(part.raw, pruned(part.raw, part).into_iter().collect())
+    raw_json::cut(part.raw, pruned(part.raw, part).into_iter().collect())
 }
 
 /// Position in `whole` of the mark that a part's output was pruned.
 fn pruned(whole: &str, part: &Json<'_>) -> Option<std::ops::Range<usize>> {
-    pieces::member_range(whole, part.get("state")?.get("time")?, "compacted")
+    raw_json::member_range(whole, part.get("state")?.get("time")?, "compacted")
 }
 
 /// Reads usage. Input leaves out tokens that the cache read and wrote, and output leaves out reasoning: in real
@@ -412,13 +413,13 @@ fn used(report: &Json<'_>) -> Option<Usage> {
     })
 }
 
-fn trigger(compaction: &Json<'_>) -> Trigger {
+fn trigger(compaction: &Json<'_>) -> CompactionTrigger {
     if is_true(compaction, "overflow") {
-        Trigger::Overflow
+        CompactionTrigger::Overflow
     } else if is_true(compaction, "auto") {
-        Trigger::Threshold
+        CompactionTrigger::Threshold
     } else {
-        Trigger::Manual
+        CompactionTrigger::Manual
     }
 }
 
@@ -430,6 +431,6 @@ fn is_true(part: &Json<'_>, key: &str) -> bool {
     part.get(key).is_some_and(|value| value.raw == "true")
 }
 
-fn time(milliseconds: &Json<'_>) -> Option<Time> {
-    i64::try_from(milliseconds.as_count()?).ok().map(Time)
+fn time(milliseconds: &Json<'_>) -> Option<Timestamp> {
+    i64::try_from(milliseconds.as_count()?).ok().map(Timestamp)
 }

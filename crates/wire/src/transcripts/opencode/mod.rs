@@ -14,11 +14,11 @@ mod message;
 
 use serde_json::Value;
 
-use self::message::{Log, Message};
+use self::message::{OpencodeLog, OpencodeMessage};
 use super::{
-    Format, ReadError, Reading, Start,
-    assemble::{MAIN, session_id, single, thread_id},
-    pieces,
+    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptThreadStart,
+    assemble::{MAIN_THREAD_NAME, session_id, single_thread_session, thread_id},
+    raw_json,
 };
 use crate::json::Json;
 
@@ -36,14 +36,16 @@ pub(super) fn recognises(document: &Value) -> bool {
 }
 
 /// Reads an export. `key` names the session if the export does not.
-pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
-    let malformed =
-        |what: &str| ReadError::Malformed { format: Format::Opencode.name(), what: what.to_owned() };
-    let info = pieces::member(json, "info").unwrap_or("{}");
+pub(super) fn read(key: &str, json: &str, reading: &mut TranscriptFile) -> Result<(), TranscriptError> {
+    let malformed = |what: &str| TranscriptError::Malformed {
+        format: TranscriptFormat::Opencode.name(),
+        what: what.to_owned(),
+    };
+    let info = raw_json::member(json, "info").unwrap_or("{}");
     let info = Json::parse(info, "the session's info")
         .map_err(|_| malformed("its `info` cannot be read: export the session again"))?;
-    let messages = pieces::member(json, "messages")
-        .and_then(pieces::elements)
+    let messages = raw_json::member(json, "messages")
+        .and_then(raw_json::elements)
         .ok_or_else(|| malformed("it has no list of `messages`: export the session again"))?;
 
     let key = info.text_at("id").unwrap_or(key);
@@ -62,16 +64,17 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
             }
         ));
     }
-    let mut log = Log::default();
+    let mut log = OpencodeLog::default();
     for (index, text) in messages[..settled].iter().enumerate() {
         log.message(index, text, reading);
     }
 
     let title = info.text_at("title").filter(|title| !title.is_empty()).map(str::to_owned);
-    let mut session = single(session_id(Format::Opencode, key), key, title, log.events);
+    let mut session =
+        single_thread_session(session_id(TranscriptFormat::Opencode, key), key, title, log.events);
     if let Some(parent) = info.text_at("parentID") {
-        let by = thread_id(session_id(Format::Opencode, parent), MAIN);
-        session.threads[0].start = Start::Spawned { by: Some(by), call: None };
+        let by = thread_id(session_id(TranscriptFormat::Opencode, parent), MAIN_THREAD_NAME);
+        session.threads[0].start = TranscriptThreadStart::Spawned { by: Some(by), call: None };
     }
     reading.sessions.push(session);
     Ok(())
@@ -80,7 +83,8 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
 /// Number of messages that will not change any more: all but an answer that is still being written, and a request for
 /// a compaction whose summary is not there yet.
 fn settled(messages: &[&str]) -> usize {
-    let last = |count: usize| messages.get(count.checked_sub(1)?).and_then(|text| Message::parse(text));
+    let last =
+        |count: usize| messages.get(count.checked_sub(1)?).and_then(|text| OpencodeMessage::parse(text));
     let mut count = messages.len();
     if last(count).is_some_and(|message| message.is_unfinished()) {
         count -= 1;

@@ -1,7 +1,7 @@
 use insta::assert_snapshot;
 
 use super::super::{
-    Limits, ReadError,
+    TranscriptError, TranscriptLimits,
     testing::{any_reading, grows_by, shown},
 };
 
@@ -179,7 +179,7 @@ fn a_subagents_session_knows_its_parent() {
     let parent = any_reading(&export(&[CONTINUED])).sessions.remove(0);
     let child = any_reading(child).sessions.remove(0);
     let by = Some(parent.threads[0].id);
-    assert_eq!(child.threads[0].start, super::Start::Spawned { by, call: None });
+    assert_eq!(child.threads[0].start, super::TranscriptThreadStart::Spawned { by, call: None });
 }
 
 #[test]
@@ -217,10 +217,10 @@ fn answers_without_content_are_counted_and_odd_records_carried() {
 #[test]
 fn an_export_without_messages_says_so() {
     let broken = r#"{"info": {"id": "ses_1", "directory": "/d"}, "messages": 7}"#;
-    let mut reading = super::Reading::new(super::Format::Opencode);
+    let mut reading = super::TranscriptFile::new(super::TranscriptFormat::Opencode);
     let error = super::read("f", broken, &mut reading).unwrap_err();
-    assert!(matches!(error, ReadError::Malformed { .. }), "{error}");
+    assert!(matches!(error, TranscriptError::Malformed { .. }), "{error}");
     let empty = r#"{"info": {"id": "ses_1", "directory": "/d"}, "messages": []}"#;
-    let reading = super::super::read("f", empty.as_bytes(), &Limits::default()).unwrap();
+    let reading = super::super::read("f", empty.as_bytes(), &TranscriptLimits::default()).unwrap();
     assert_eq!(reading.sessions[0].key, "ses_1");
 }

@@ -6,16 +6,18 @@ use std::{
 };
 
 use epitome_core::{
-    Event, Fact, Part, Seq, Tokens,
-    event::{Compaction, Instruction, Summary, Time, ToolCall, ToolResult, Trigger, Usage},
+    ContentPart, Event, Fact, Seq, Tokens,
+    event::{
+        Compaction, CompactionTrigger, InstructionKind, Summary, Timestamp, ToolCall, ToolResult, Usage,
+    },
     id::{AnswerId, CallId, ModelName, ToolName},
 };
 
 use super::{
     super::{
-        Reading,
-        assemble::{carried, content_parts, next, text_parts},
-        time::time,
+        TranscriptFile,
+        assemble::{carried_event, content_parts, next, text_parts},
+        time::parse_time,
     },
     DIALECT,
 };
@@ -23,7 +25,7 @@ use crate::{json::Json, media, openai_chat};
 
 /// The events of a session, as they are gathered.
 #[derive(Debug)]
-pub(super) struct History {
+pub(super) struct OpenhandsHistory {
     pub(super) events: Vec<Event>,
     model: Option<ModelName>,
     /// Number of records so far.
@@ -45,16 +47,16 @@ pub(super) struct History {
 }
 
 /// A record as its envelope presents it.
-struct Record<'j, 'a> {
+struct OpenhandsRecord<'j, 'a> {
     json: &'j Json<'a>,
     /// The action's arguments: inside the record, or the record itself in older files.
     args: &'j Json<'a>,
     origin: String,
-    time: Option<Time>,
+    time: Option<Timestamp>,
     source: Option<&'j str>,
 }
 
-impl History {
+impl OpenhandsHistory {
     pub(super) fn new(model: Option<ModelName>) -> Self {
         Self {
             events: Vec::new(),
@@ -71,23 +73,23 @@ impl History {
     }
 
     /// Takes the next record.
-    pub(super) fn event(&mut self, text: &str, reading: &mut Reading) {
+    pub(super) fn event(&mut self, text: &str, reading: &mut TranscriptFile) {
         let index = self.count;
         self.count += 1;
         let Some(json) = Json::parse(text, "an OpenHands event").ok().filter(Json::is_object) else {
             reading.warn(format!("event {index} cannot be read as one; it was carried as it is"));
-            self.events.push(carried(DIALECT, text, "event").from_origin(format!("#{index}")));
+            self.events.push(carried_event(DIALECT, text, "event").from_origin(format!("#{index}")));
             return;
         };
         let id = json.get("id").and_then(Json::as_count);
         if let Some(id) = id {
             self.places.insert(id, next(&self.events));
         }
-        let record = Record {
+        let record = OpenhandsRecord {
             json: &json,
             args: json.get("args").filter(|args| args.is_object()).unwrap_or(&json),
             origin: id.map_or_else(|| format!("#{index}"), |id| id.to_string()),
-            time: json.text_at("timestamp").and_then(time),
+            time: json.text_at("timestamp").and_then(parse_time),
             source: json.text_at("source"),
         };
         match (json.text_at("action"), json.text_at("observation")) {
@@ -98,17 +100,17 @@ impl History {
                     "event {} is neither action nor observation; it was carried",
                     record.origin
                 ));
-                let event = carried(DIALECT, json.raw, "event");
+                let event = carried_event(DIALECT, json.raw, "event");
                 self.events.push(event.at(record.time).from_origin(record.origin));
             }
         }
     }
 
-    fn push(&mut self, record: &Record<'_, '_>, fact: Fact) {
+    fn push(&mut self, record: &OpenhandsRecord<'_, '_>, fact: Fact) {
         self.push_piece(record, record.json.raw, fact);
     }
 
-    fn push_piece(&mut self, record: &Record<'_, '_>, raw: &str, fact: Fact) {
+    fn push_piece(&mut self, record: &OpenhandsRecord<'_, '_>, raw: &str, fact: Fact) {
         if matches!(fact, Fact::UserSaid { .. }) {
             self.said = Some(next(&self.events));
         }
@@ -116,14 +118,17 @@ impl History {
         self.events.push(event.at(record.time).from_origin(record.origin.clone()));
     }
 
-    fn action(&mut self, action: &str, record: &Record<'_, '_>, reading: &mut Reading) {
+    fn action(&mut self, action: &str, record: &OpenhandsRecord<'_, '_>, reading: &mut TranscriptFile) {
         match action {
             "system" => self.system(record),
             "message" => self.message(record),
             "condensation" => self.condensation(record),
             "condensation_request" => {
                 self.requested = true;
-                self.push(record, Fact::CompactionRequested { trigger: Trigger::Agent, focus: None });
+                self.push(
+                    record,
+                    Fact::CompactionRequested { trigger: CompactionTrigger::Agent, focus: None },
+                );
             }
             // The query to the memory is OpenHands' own action; the model sees only the memory's answer.
             "recall" | "change_agent_state" | "null" | "start" => reading.skip(&format!("action {action}")),
@@ -135,22 +140,22 @@ impl History {
         }
     }
 
-    fn system(&mut self, record: &Record<'_, '_>) {
+    fn system(&mut self, record: &OpenhandsRecord<'_, '_>) {
         let parts = content_parts(record.args.get("content"));
-        self.push(record, Fact::Instructed { what: Instruction::System, parts });
+        self.push(record, Fact::Instructed { what: InstructionKind::System, parts });
         if let Some(tools) = record.args.get("tools")
             && let Some(list) = tools.as_array().filter(|list| !list.is_empty())
         {
             let parts = list.iter().map(openai_chat::tool_part).collect();
-            self.push_piece(record, tools.raw, Fact::Instructed { what: Instruction::Tools, parts });
+            self.push_piece(record, tools.raw, Fact::Instructed { what: InstructionKind::Tools, parts });
         }
     }
 
-    fn message(&mut self, record: &Record<'_, '_>) {
+    fn message(&mut self, record: &OpenhandsRecord<'_, '_>) {
         let mut parts = content_parts(record.args.get("content"));
         for key in ["image_urls", "images_urls"] {
             let urls = record.args.array_at(key).iter().filter_map(Json::as_text);
-            parts.extend(urls.filter_map(|url| media::by_url(media::ANY_IMAGE, url)));
+            parts.extend(urls.filter_map(|url| media::url_part(media::ANY_IMAGE, url)));
         }
         // Older files do not name the speaker. The first message is the task; after that the agent waits for an
         // answer to its messages, and the user does not.
@@ -166,7 +171,7 @@ impl History {
     }
 
     /// An action that the model asked for.
-    fn answer(&mut self, action: &str, record: &Record<'_, '_>, reading: &mut Reading) {
+    fn answer(&mut self, action: &str, record: &OpenhandsRecord<'_, '_>, reading: &mut TranscriptFile) {
         let metadata = record.json.get("tool_call_metadata").filter(|metadata| metadata.is_object());
         let response = metadata.and_then(|metadata| metadata.get("model_response"));
         let answer: Option<AnswerId> = response.and_then(|response| response.text_at("id")).map(Into::into);
@@ -186,7 +191,7 @@ impl History {
             let key = (call.id.clone(), call.name.clone());
             self.calls.insert(record.origin.clone(), key.clone());
             self.last_call = Some(key);
-            parts.push(Part::ToolCall(call));
+            parts.push(ContentPart::ToolCall(call));
         }
         if parts.is_empty() {
             return reading.skip(&format!("action {action} without words"));
@@ -201,7 +206,12 @@ impl History {
     }
 
     /// Logs usage of a call: as its answer reports it, or as the growth of the session's total.
-    fn usage(&mut self, record: &Record<'_, '_>, model: Option<ModelName>, reported: Option<&Json<'_>>) {
+    fn usage(
+        &mut self,
+        record: &OpenhandsRecord<'_, '_>,
+        model: Option<ModelName>,
+        reported: Option<&Json<'_>>,
+    ) {
         let metrics =
             record.json.get("llm_metrics").and_then(|metrics| metrics.get("accumulated_token_usage"));
         let total = metrics.map(accumulated);
@@ -218,7 +228,7 @@ impl History {
         }
     }
 
-    fn observation(&mut self, kind: &str, record: &Record<'_, '_>, reading: &mut Reading) {
+    fn observation(&mut self, kind: &str, record: &OpenhandsRecord<'_, '_>, reading: &mut TranscriptFile) {
         match kind {
             "agent_state_changed" | "null" => return reading.skip(&format!("observation {kind}")),
             "recall" => return self.recalled(record, reading),
@@ -237,7 +247,7 @@ impl History {
     }
 
     /// The call that an observation answers.
-    fn caused_by(&mut self, record: &Record<'_, '_>) -> Option<(CallId, ToolName)> {
+    fn caused_by(&mut self, record: &OpenhandsRecord<'_, '_>) -> Option<(CallId, ToolName)> {
         let last = self.last_call.take();
         if let Some(metadata) = record.json.get("tool_call_metadata")
             && let Some(id) = metadata.text_at("tool_call_id")
@@ -255,7 +265,7 @@ impl History {
     }
 
     /// Logs the text that the memory added to the user's message.
-    fn recalled(&mut self, record: &Record<'_, '_>, reading: &mut Reading) {
+    fn recalled(&mut self, record: &OpenhandsRecord<'_, '_>, reading: &mut TranscriptFile) {
         let extras = record.json.get("extras").unwrap_or(record.json);
         let mut texts: Vec<&str> =
             ["repo_instructions", "additional_agent_instructions", "conversation_instructions"]
@@ -265,7 +275,8 @@ impl History {
         texts.extend(
             extras.array_at("microagent_knowledge").iter().filter_map(|known| known.text_at("content")),
         );
-        let parts: Vec<Part> = texts.into_iter().filter(|text| !text.is_empty()).map(Part::text).collect();
+        let parts: Vec<ContentPart> =
+            texts.into_iter().filter(|text| !text.is_empty()).map(ContentPart::text).collect();
         if parts.is_empty() {
             return reading.skip("observation recall");
         }
@@ -274,7 +285,7 @@ impl History {
 
     /// OpenHands forgets some events and lets a summary stand for them. It may keep the very first ones as well;
     /// here the summary covers everything up to the last forgotten one.
-    fn condensation(&mut self, record: &Record<'_, '_>) {
+    fn condensation(&mut self, record: &OpenhandsRecord<'_, '_>) {
         let listed = record.args.array_at("forgotten_event_ids").iter().filter_map(Json::as_count).max();
         let last = listed.or_else(|| record.args.get("forgotten_events_end_id").and_then(Json::as_count));
         let here = next(&self.events);
@@ -287,28 +298,36 @@ impl History {
             first_kept,
             tokens_before: None,
             tokens_after: None,
-            trigger: if std::mem::take(&mut self.requested) { Trigger::Agent } else { Trigger::Unknown },
+            trigger: if std::mem::take(&mut self.requested) {
+                CompactionTrigger::Agent
+            } else {
+                CompactionTrigger::Unknown
+            },
         };
         self.push(record, Fact::Compacted(compaction));
     }
 }
 
 /// The model's words before its action: its reasoning and its text, or the thought that an older file kept.
-fn said(action: &str, record: &Record<'_, '_>, message: Option<&Json<'_>>) -> Vec<Part> {
+fn said(action: &str, record: &OpenhandsRecord<'_, '_>, message: Option<&Json<'_>>) -> Vec<ContentPart> {
     let Some(message) = message else {
         let key = if action == "finish" { ["thought", "final_thought"] } else { ["thought", ""] };
         let thought =
             key.into_iter().find_map(|key| record.args.text_at(key).filter(|text| !text.is_empty()));
         // The thought of `think` is the argument of the call itself.
-        return thought.filter(|_| action != "think").map(Part::text).into_iter().collect();
+        return thought.filter(|_| action != "think").map(ContentPart::text).into_iter().collect();
     };
     let reasoning = message.text_at("reasoning_content").filter(|text| !text.is_empty());
-    let reasoning = reasoning.map(|text| Part::Reasoning { text: text.to_owned(), seal: None });
+    let reasoning = reasoning.map(|text| ContentPart::Reasoning { text: text.to_owned(), seal: None });
     reasoning.into_iter().chain(content_parts(message.get("content"))).collect()
 }
 
 /// The call as the model made it.
-fn recorded_call(metadata: &Json<'_>, message: Option<&Json<'_>>, record: &Record<'_, '_>) -> ToolCall {
+fn recorded_call(
+    metadata: &Json<'_>,
+    message: Option<&Json<'_>>,
+    record: &OpenhandsRecord<'_, '_>,
+) -> ToolCall {
     let id = metadata.text_at("tool_call_id").unwrap_or_default();
     let made = message.and_then(|message| {
         message.array_at("tool_calls").iter().find(|call| call.text_at("id") == Some(id))?.get("function")
@@ -319,13 +338,13 @@ fn recorded_call(metadata: &Json<'_>, message: Option<&Json<'_>>, record: &Recor
 }
 
 /// A call for which only the action was kept.
-fn plain_call(action: &str, record: &Record<'_, '_>) -> ToolCall {
+fn plain_call(action: &str, record: &OpenhandsRecord<'_, '_>) -> ToolCall {
     let id = format!("oh-{}", record.origin.trim_start_matches('#'));
     ToolCall::function(id, action, arguments_of(record))
 }
 
 /// An action's arguments without the members that OpenHands adds to them.
-fn arguments_of(record: &Record<'_, '_>) -> String {
+fn arguments_of(record: &OpenhandsRecord<'_, '_>) -> String {
     const BESIDE: [&str; 17] = [
         "action",
         "action_risk",
@@ -350,12 +369,12 @@ fn arguments_of(record: &Record<'_, '_>) -> String {
     let beside = |key: &str| BESIDE.contains(&key) || (key == "thought" && !thinks);
     let own = record.args.members().iter().filter(|(key, value)| !beside(key) && !value.is_null());
     let own: Vec<String> =
-        own.map(|(key, value)| format!("{}:{}", crate::json::quoted(key), value.raw)).collect();
+        own.map(|(key, value)| format!("{}:{}", crate::json::quote(key), value.raw)).collect();
     format!("{{{}}}", own.join(","))
 }
 
 /// The text of an observation, with the lines that OpenHands puts around a command's output, and its images.
-fn observed(json: &Json<'_>) -> Vec<Part> {
+fn observed(json: &Json<'_>) -> Vec<ContentPart> {
     let extras = json.get("extras");
     let metadata = extras.and_then(|extras| extras.get("metadata"));
     let around = |key: &str| metadata.and_then(|metadata| metadata.text_at(key)).unwrap_or_default();
@@ -364,8 +383,9 @@ fn observed(json: &Json<'_>) -> Vec<Part> {
         None => content_parts(json.get("content")),
     };
     let urls = extras.map(|extras| extras.array_at("image_urls")).unwrap_or_default();
-    parts
-        .extend(urls.iter().filter_map(Json::as_text).filter_map(|url| media::by_url(media::ANY_IMAGE, url)));
+    parts.extend(
+        urls.iter().filter_map(Json::as_text).filter_map(|url| media::url_part(media::ANY_IMAGE, url)),
+    );
     parts
 }
 

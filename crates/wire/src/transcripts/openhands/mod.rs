@@ -10,11 +10,11 @@ mod history;
 use epitome_core::id::ModelName;
 use serde_json::Value;
 
-use self::history::History;
+use self::history::OpenhandsHistory;
 use super::{
-    Format, ReadError, Reading,
-    assemble::{session_id, single},
-    pieces,
+    TranscriptError, TranscriptFile, TranscriptFormat,
+    assemble::{session_id, single_thread_session},
+    raw_json,
 };
 use crate::json::Json;
 
@@ -38,37 +38,42 @@ fn is_event(value: &Value) -> bool {
 }
 
 /// Reads a line, or a history on its own. It contains no session name, so `key` names it.
-pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
+pub(super) fn read(key: &str, json: &str, reading: &mut TranscriptFile) -> Result<(), TranscriptError> {
     let (history, model, title) = if json.starts_with('[') {
         (Some(json), None, None)
     } else {
-        (pieces::member(json, "history"), model(json), title(json))
+        (raw_json::member(json, "history"), model(json), title(json))
     };
-    let events = history.and_then(pieces::elements).ok_or_else(|| ReadError::Malformed {
-        format: Format::Openhands.name(),
+    let events = history.and_then(raw_json::elements).ok_or_else(|| TranscriptError::Malformed {
+        format: TranscriptFormat::Openhands.name(),
         what: "its `history` is not a list: check that the run was written completely".to_owned(),
     })?;
-    let mut log = History::new(model);
+    let mut log = OpenhandsHistory::new(model);
     for text in events {
-        match pieces::elements(text) {
+        match raw_json::elements(text) {
             Some(pair) => pair.into_iter().for_each(|text| log.event(text, reading)),
             None => log.event(text, reading),
         }
     }
-    reading.sessions.push(single(session_id(Format::Openhands, key), key, title, log.events));
+    reading.sessions.push(single_thread_session(
+        session_id(TranscriptFormat::Openhands, key),
+        key,
+        title,
+        log.events,
+    ));
     Ok(())
 }
 
 /// The model that the run was configured with.
 fn model(json: &str) -> Option<ModelName> {
-    let config = pieces::member(pieces::member(json, "metadata")?, "llm_config")?;
+    let config = raw_json::member(raw_json::member(json, "metadata")?, "llm_config")?;
     Json::parse(config, "the configuration").ok()?.text_at("model").map(Into::into)
 }
 
 /// The issue's title, or the id of the benchmark's instance.
 fn title(json: &str) -> Option<String> {
-    let issue = pieces::member(json, "issue").and_then(|issue| pieces::member(issue, "title"));
-    let text = issue.or_else(|| pieces::member(json, "instance_id"))?;
+    let issue = raw_json::member(json, "issue").and_then(|issue| raw_json::member(issue, "title"));
+    let text = issue.or_else(|| raw_json::member(json, "instance_id"))?;
     Json::parse(text, "the title").ok()?.as_text().map(str::to_owned)
 }
 

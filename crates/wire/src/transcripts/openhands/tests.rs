@@ -149,7 +149,10 @@ fn more_events_leave_the_first_as_they_were() {
 #[test]
 fn a_history_on_its_own_is_a_session() {
     let reading = any_reading(&format!("[{SYSTEM}, {TASK}]"));
-    assert_eq!((reading.format, reading.sessions[0].key.as_str()), (super::Format::Openhands, "file"));
+    assert_eq!(
+        (reading.format, reading.sessions[0].key.as_str()),
+        (super::TranscriptFormat::Openhands, "file")
+    );
     assert_eq!(reading.sessions[0].threads[0].events.len(), 3);
 }
 

@@ -14,18 +14,18 @@
 use std::collections::BTreeSet;
 
 use epitome_core::{
-    Event, Fact, Part,
-    event::{Instruction, Seal, ToolCall, ToolResult},
+    ContentPart, Event, Fact,
+    event::{InstructionKind, ReasoningSeal, ToolCall, ToolResult},
     id::{CallId, ModelName},
 };
 use serde_json::Value;
 
 use super::{
-    Format, ReadError, Reading,
-    assemble::{carried, content_parts, session_id, single, text_parts},
-    pieces,
+    TranscriptError, TranscriptFile, TranscriptFormat,
+    assemble::{carried_event, content_parts, session_id, single_thread_session, text_parts},
+    raw_json,
 };
-use crate::json::{Json, quoted};
+use crate::json::{Json, quote};
 
 const DIALECT: &str = "swe-agent";
 
@@ -48,16 +48,16 @@ pub(super) fn recognises(document: &Value) -> bool {
 }
 
 /// Reads a trajectory. It contains no session name, so `key` names it.
-pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
-    let list = |name: &str| pieces::member(json, name).and_then(pieces::elements).unwrap_or_default();
+pub(super) fn read(key: &str, json: &str, reading: &mut TranscriptFile) -> Result<(), TranscriptError> {
+    let list = |name: &str| raw_json::member(json, name).and_then(raw_json::elements).unwrap_or_default();
     let (history, trajectory) = (list("history"), list("trajectory"));
     if history.is_empty() && trajectory.is_empty() {
-        return Err(ReadError::Malformed {
-            format: Format::SweAgent.name(),
+        return Err(TranscriptError::Malformed {
+            format: TranscriptFormat::SweAgent.name(),
             what: "it has no messages and no steps: read it again once the run has begun".to_owned(),
         });
     }
-    let mut log = Log { model: model(json), ..Log::default() };
+    let mut log = SweAgentLog { model: model(json), ..SweAgentLog::default() };
     for text in &history {
         log.message(text, reading);
     }
@@ -72,13 +72,18 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
     if log.agents.len() > 1 {
         reading.warn(format!("{key}: the messages of {} agents are read as one line", log.agents.len()));
     }
-    reading.sessions.push(single(session_id(Format::SweAgent, key), key, None, log.events));
+    reading.sessions.push(single_thread_session(
+        session_id(TranscriptFormat::SweAgent, key),
+        key,
+        None,
+        log.events,
+    ));
     Ok(())
 }
 
 /// The model, where the run recorded its configuration (as an object, or as text that holds one).
 fn model(json: &str) -> Option<ModelName> {
-    let config = Json::parse(pieces::member(json, "replay_config")?, "the configuration").ok()?;
+    let config = Json::parse(raw_json::member(json, "replay_config")?, "the configuration").ok()?;
     let name = |config: &Json<'_>| {
         let model = config.get("agent").and_then(|agent| agent.get("model"))?;
         model.text_at("name").or_else(|| model.text_at("model_name")).map(Into::into)
@@ -90,13 +95,13 @@ fn model(json: &str) -> Option<ModelName> {
 }
 
 fn has_ended(json: &str) -> bool {
-    let info = pieces::member(json, "info").and_then(|info| Json::parse(info, "the run's info").ok());
+    let info = raw_json::member(json, "info").and_then(|info| Json::parse(info, "the run's info").ok());
     info.is_some_and(|info| info.text_at("exit_status").is_some())
 }
 
 /// The events of a trajectory, as they are gathered.
 #[derive(Debug, Default)]
-struct Log {
+struct SweAgentLog {
     events: Vec<Event>,
     model: Option<ModelName>,
     /// Messages and steps seen so far.
@@ -108,13 +113,13 @@ struct Log {
     agents: BTreeSet<String>,
 }
 
-impl Log {
+impl SweAgentLog {
     fn push(&mut self, raw: &str, fact: Fact) {
         let origin = format!("#{}", self.count);
         self.events.push(Event::native(DIALECT, raw, fact).from_origin(origin));
     }
 
-    fn message(&mut self, text: &str, reading: &mut Reading) {
+    fn message(&mut self, text: &str, reading: &mut TranscriptFile) {
         match Json::parse(text, "a SWE-agent message") {
             Ok(message) => {
                 self.note_agent(&message);
@@ -125,11 +130,12 @@ impl Log {
         self.count += 1;
     }
 
-    fn read_message(&mut self, message: &Json<'_>, reading: &mut Reading) {
+    fn read_message(&mut self, message: &Json<'_>, reading: &mut TranscriptFile) {
         let content = message.get("content");
         match message.text_at("role") {
             Some("system") => {
-                let what = if self.events.is_empty() { Instruction::System } else { Instruction::Message };
+                let what =
+                    if self.events.is_empty() { InstructionKind::System } else { InstructionKind::Message };
                 self.push(message.raw, Fact::Instructed { what, parts: content_parts(content) });
             }
             Some("assistant") => {
@@ -160,36 +166,37 @@ impl Log {
         }
     }
 
-    fn answer(&mut self, raw: &str, mut parts: Vec<Part>, calls: Vec<ToolCall>) {
+    fn answer(&mut self, raw: &str, mut parts: Vec<ContentPart>, calls: Vec<ToolCall>) {
         self.open = calls.iter().map(|call| call.id.clone()).collect();
-        parts.extend(calls.into_iter().map(Part::ToolCall));
+        parts.extend(calls.into_iter().map(ContentPart::ToolCall));
         self.push(raw, Fact::AssistantSaid { answer: None, model: self.model.clone(), parts });
     }
 
     /// Logs an observation. SWE-agent gives one for all calls of a message: it goes with the first.
-    fn observation(&mut self, raw: &str, ids: Vec<CallId>, mut parts: Vec<Part>) {
+    fn observation(&mut self, raw: &str, ids: Vec<CallId>, mut parts: Vec<ContentPart>) {
         let result = |call| ToolResult { call, name: None, parts: std::mem::take(&mut parts), error: false };
         let results = ids.into_iter().map(result).collect();
         self.push(raw, Fact::ToolReturned { results, parts });
     }
 
     /// Logs the messages in the prompt of a trajectory's first step.
-    fn prompt(&mut self, trajectory: &[&str], reading: &mut Reading) {
+    fn prompt(&mut self, trajectory: &[&str], reading: &mut TranscriptFile) {
         let query = trajectory.first().and_then(|step| {
-            ["query", "messages"].iter().find_map(|key| pieces::elements(pieces::member(step, key)?))
+            ["query", "messages"].iter().find_map(|key| raw_json::elements(raw_json::member(step, key)?))
         });
         for message in query.unwrap_or_default() {
             self.message(message, reading);
         }
     }
 
-    fn step(&mut self, text: &str, reading: &mut Reading) {
+    fn step(&mut self, text: &str, reading: &mut TranscriptFile) {
         match Json::parse(text, "a SWE-agent step") {
             Ok(step) if step.text_at("action").is_some() || step.text_at("response").is_some() => {
                 // Each step repeats the whole history of its prompt: that is not its own.
-                let repeated =
-                    ["query", "messages"].iter().filter_map(|key| pieces::member_range(step.raw, &step, key));
-                let raw = pieces::cut(step.raw, repeated.collect());
+                let repeated = ["query", "messages"]
+                    .iter()
+                    .filter_map(|key| raw_json::member_range(step.raw, &step, key));
+                let raw = raw_json::cut(step.raw, repeated.collect());
                 self.answer(&raw, said(&step), calls(&step, self.count));
                 self.observed(&step);
             }
@@ -212,7 +219,7 @@ impl Log {
 
     /// Logs the parts that a run that has ended left out of its history: the last observation, and steps without a
     /// message.
-    fn complete(&mut self, trajectory: &[&str], reading: &mut Reading) {
+    fn complete(&mut self, trajectory: &[&str], reading: &mut TranscriptFile) {
         let last = self.answers.checked_sub(1).and_then(|last| trajectory.get(last));
         if let Some(Ok(step)) = last.map(|text| Json::parse(text, "a SWE-agent step")) {
             self.observed(&step);
@@ -223,9 +230,9 @@ impl Log {
         }
     }
 
-    fn carry(&mut self, raw: &str, kind: &str, why: &str, reading: &mut Reading) {
+    fn carry(&mut self, raw: &str, kind: &str, why: &str, reading: &mut TranscriptFile) {
         reading.warn(format!("{kind} {} was carried as it is: {why}", self.count));
-        self.events.push(carried(DIALECT, raw, kind).from_origin(format!("#{}", self.count)));
+        self.events.push(carried_event(DIALECT, raw, kind).from_origin(format!("#{}", self.count)));
     }
 
     fn note_agent(&mut self, message: &Json<'_>) {
@@ -239,12 +246,12 @@ impl Log {
 
 /// Content of an answer beside its calls: reasoning, then the thought if the action is part of the text, else the
 /// text.
-fn said(answer: &Json<'_>) -> Vec<Part> {
+fn said(answer: &Json<'_>) -> Vec<ContentPart> {
     let thinking = answer.array_at("thinking_blocks").iter().filter_map(|block| {
-        let seal = block.text_at("signature").map(|text| Seal::Signature(text.to_owned()));
-        Some(Part::Reasoning { text: block.text_at("thinking")?.to_owned(), seal })
+        let seal = block.text_at("signature").map(|text| ReasoningSeal::Signature(text.to_owned()));
+        Some(ContentPart::Reasoning { text: block.text_at("thinking")?.to_owned(), seal })
     });
-    let mut parts: Vec<Part> = thinking.collect();
+    let mut parts: Vec<ContentPart> = thinking.collect();
     let thought = answer.text_at("thought").filter(|_| has_text_action(answer));
     match thought {
         Some(thought) => parts.extend(text_parts(thought)),
@@ -257,7 +264,7 @@ fn said(answer: &Json<'_>) -> Vec<Part> {
 fn calls(answer: &Json<'_>, place: usize) -> Vec<ToolCall> {
     if has_text_action(answer) {
         let action = answer.text_at("action").unwrap_or_default();
-        let arguments = format!("{{\"command\":{}}}", quoted(action));
+        let arguments = format!("{{\"command\":{}}}", quote(action));
         return vec![ToolCall::function(format!("action-{place}"), SHELL, arguments)];
     }
     let call = |call: &Json<'_>| {

@@ -1,8 +1,8 @@
-use epitome_core::{Fact, Part, event::Instruction};
+use epitome_core::{ContentPart, Fact, event::InstructionKind};
 use insta::assert_snapshot;
 
 use super::super::testing::{any_reading, grows_by, shown};
-use crate::{Completion, Format};
+use crate::{EncodeMode, Format};
 
 const GREETED: &str = r#"{"role": "assistant", "content": "Hi!", "tool_calls": null, "turn_idx": 0,
     "timestamp": "2025-08-10T02:44:06.547803", "usage": null, "raw_data": null}"#;
@@ -61,14 +61,14 @@ fn an_agent_without_a_user_has_its_ticket_in_the_prompt() {
     let solo = results(&[CALLED]).replace("llm_agent", "llm_agent_solo");
     let reading = any_reading(&solo);
     let events = &reading.sessions[0].threads[0].events;
-    let Fact::Instructed { what: Instruction::System, parts } = &events[0].fact else {
+    let Fact::Instructed { what: InstructionKind::System, parts } = &events[0].fact else {
         panic!("{:?}", events[0].fact)
     };
-    assert_eq!(parts, &[Part::text("Be nice"), Part::text("unused")]);
+    assert_eq!(parts, &[ContentPart::text("Be nice"), ContentPart::text("unused")]);
     assert_eq!(events[0].raw.json.as_ref(), r#"["Be nice","unused"]"#);
     assert_eq!(events[1].fact.kind(), "assistant_said");
     for format in [Format::OpenaiChat, Format::OpenaiResponses, Format::Anthropic] {
-        let body = format.encode(events, Completion::AsRecorded).expect("it can be written").body;
+        let body = format.encode(events, EncodeMode::AsRecorded).expect("it can be written").body;
         assert!(body.contains("Be nice") && body.contains("unused"), "{body}");
     }
 }
@@ -101,7 +101,7 @@ fn a_policy_repeated_without_end_stops_at_the_allowance() {
         r#"{{"info": {{"environment_info": {{"policy": "{policy}"}}}}, "simulations": [{}]}}"#,
         simulations.join(",")
     );
-    let mut reading = super::Reading::new(super::Format::Tau2);
+    let mut reading = super::TranscriptFile::new(super::TranscriptFormat::Tau2);
     super::read_within(90, "f", &file, &mut reading).unwrap();
     let counts: Vec<usize> = reading.sessions.iter().map(|session| session.threads[0].events.len()).collect();
     assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 0, 0]);

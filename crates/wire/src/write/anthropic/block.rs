@@ -3,32 +3,32 @@
 use std::borrow::Cow;
 
 use epitome_core::{
-    Fact, Part,
+    ContentPart, Fact,
     event::{CallForm, ToolCall},
 };
 
 use super::super::{
-    Entry, Fragment, Manner, Returned, STAND_IN, Shown, Site,
-    ids::{Ids, shortened},
-    mended::{mended, own_blocks},
-    portable::{Piece, Portable, Source},
+    CallPosition, STAND_IN_RESULT, ShownCallResult, ShownContent, ShownFragment, SourceEvent, WriteOptions,
+    call_ids::{WrittenCallIds, shortened},
+    edited_content::{edited_blocks, own_blocks},
+    portable::{MediumSource, PortableEvent, PortablePiece},
 };
 use crate::{
     anthropic::block as read,
-    json::{self, Json, quoted},
+    json::{self, Json, quote},
 };
 
 /// A content block.
 #[derive(Clone)]
-pub(super) struct Block<'e> {
+pub(super) struct AnthropicBlock<'e> {
     pub(super) json: Cow<'e, str>,
-    pub(super) kind: Kind,
+    pub(super) kind: AnthropicBlockKind,
     /// Its event, and its index among that event's blocks, if these are still its bytes.
     pub(super) source: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AnthropicBlockKind {
     Result,
     BlankText,
     Compaction,
@@ -41,69 +41,75 @@ pub(super) enum Kind {
 
 /// Writes blocks.
 #[derive(Clone, Copy)]
-pub(super) struct Pen<'e, 'p> {
-    pub(super) ids: &'p Ids,
-    pub(super) manner: Manner<'e>,
+pub(super) struct AnthropicWriter<'e, 'p> {
+    pub(super) ids: &'p WrittenCallIds,
+    pub(super) manner: WriteOptions<'e>,
 }
 
-impl<'e> Pen<'e, '_> {
+impl<'e> AnthropicWriter<'e, '_> {
     /// The blocks of a message in this format.
-    pub(super) fn own_blocks(self, entry: &'e Entry<'e>, own: &'e Json<'e>) -> Vec<Block<'e>> {
+    pub(super) fn own_blocks(self, entry: &'e SourceEvent<'e>, own: &'e Json<'e>) -> Vec<AnthropicBlock<'e>> {
         let Some(content) = own.get("content").filter(|content| !content.is_null()) else {
             return Vec::new();
         };
         if let Some(said) = content.as_text() {
             let json = text_json(content.raw).into();
-            return vec![Block { json, kind: text_kind(said), source: Some((entry.index, 0)) }];
+            return vec![AnthropicBlock { json, kind: text_kind(said), source: Some((entry.index, 0)) }];
         }
         let role = own.text_at("role").unwrap_or_default();
         let blocks = content.as_array().unwrap_or_else(|| std::slice::from_ref(content));
         let block = |(place, block): (usize, &'e Json<'e>)| {
-            let id = self.ids.changed(entry, place).map(quoted);
+            let id = self.ids.changed(entry, place).map(quote);
             let renamed = block.get("id").zip(id.as_deref());
             let edits: Vec<_> = renamed.into_iter().chain(broken_input(block).zip(Some("{}"))).collect();
             let (json, source) = if edits.is_empty() {
                 (block.raw.into(), Some((entry.index, place)))
             } else {
-                (json::replaced(block, &edits).into(), None)
+                (json::replace_members(block, &edits).into(), None)
             };
-            Block { json, kind: kind(role, block), source }
+            AnthropicBlock { json, kind: kind(role, block), source }
         };
         blocks.iter().enumerate().map(block).collect()
     }
 
     /// Writes the content of an event that came in another format: results first.
-    pub(super) fn foreign(self, entry: &'e Entry<'e>) -> Vec<Block<'e>> {
-        let portable = Portable::of(entry, self.manner.meter);
+    pub(super) fn foreign(self, entry: &'e SourceEvent<'e>) -> Vec<AnthropicBlock<'e>> {
+        let portable = PortableEvent::of(entry, self.manner.meter);
         let results = entry.event.fact.results().iter();
         let results = results
             .map(|result| written_result(&portable, &call_id(&result.call.0), &result.parts, result.error));
         let pieces = portable.pieces();
         let said = pieces.iter().filter_map(|piece| self.written(entry, piece));
-        results.chain(said.filter(|block| block.kind != Kind::BlankText)).collect()
+        results.chain(said.filter(|block| block.kind != AnthropicBlockKind::BlankText)).collect()
     }
 
     /// Writes some parts of an answer in words of our own.
-    pub(super) fn foreign_parts(self, fragment: &Fragment<'e, 'e>) -> Vec<Block<'e>> {
-        let portable = Portable::of(fragment.entry, self.manner.meter);
+    pub(super) fn foreign_parts(self, fragment: &ShownFragment<'e, 'e>) -> Vec<AnthropicBlock<'e>> {
+        let portable = PortableEvent::of(fragment.entry, self.manner.meter);
         let pieces = portable.said_at(fragment.shown());
         let blocks = pieces.iter().filter_map(|piece| self.written(fragment.entry, piece));
-        blocks.filter(|block| block.kind != Kind::BlankText).collect()
+        blocks.filter(|block| block.kind != AnthropicBlockKind::BlankText).collect()
     }
 
     /// Writes parts in place of an event's content other than results. `own` are its blocks.
-    pub(super) fn replaced(self, entry: &'e Entry<'e>, own: &[Block<'e>], shown: &[Part]) -> Vec<Block<'e>> {
-        let portable = Portable::of(entry, self.manner.meter);
+    pub(super) fn replaced(
+        self,
+        entry: &'e SourceEvent<'e>,
+        own: &[AnthropicBlock<'e>],
+        shown: &[ContentPart],
+    ) -> Vec<AnthropicBlock<'e>> {
+        let portable = PortableEvent::of(entry, self.manner.meter);
         let raw: Vec<Cow<'_, str>> = own.iter().map(|block| block.json.clone()).collect();
         let is_own = entry.own.is_some();
-        let fresh = |part: &Part| {
-            let pieces = portable.said(std::slice::from_ref(part));
+        let fresh = |part: &ContentPart| {
+            let pieces = portable.pieces_of(std::slice::from_ref(part));
             pieces.first().and_then(|piece| self.written(entry, piece)).map(|block| block.json.into_owned())
         };
-        let blocks = mended(if is_own { &raw } else { &[] }, entry.parts(), shown, fresh);
+        let blocks = edited_blocks(if is_own { &raw } else { &[] }, entry.parts(), shown, fresh);
         let block = |json: String| {
-            let kind = Json::parse(&json, "a block").map_or(Kind::Other, |block| kind("user", &block));
-            Block { json: json.into(), kind, source: None }
+            let kind =
+                Json::parse(&json, "a block").map_or(AnthropicBlockKind::Other, |block| kind("user", &block));
+            AnthropicBlock { json: json.into(), kind, source: None }
         };
         blocks.into_iter().map(block).collect()
     }
@@ -111,9 +117,9 @@ impl<'e> Pen<'e, '_> {
     /// A result, under the id its call is written with.
     pub(super) fn result(
         self,
-        returned: &Returned<'e, 'e>,
-        site: Option<&Site<'e, 'e>>,
-    ) -> Option<Block<'e>> {
+        returned: &ShownCallResult<'e, 'e>,
+        site: Option<&CallPosition<'e, 'e>>,
+    ) -> Option<AnthropicBlock<'e>> {
         let entry = returned.entry;
         let result = entry.event.fact.results().get(returned.ordinal)?;
         let own = entry.own.as_ref().and_then(|own| {
@@ -128,24 +134,24 @@ impl<'e> Pen<'e, '_> {
         let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
         let Some((place, block)) = own else {
             let id = if site.is_some() { id.to_owned() } else { call_id(id) };
-            let portable = Portable::of(entry, self.manner.meter);
+            let portable = PortableEvent::of(entry, self.manner.meter);
             let parts = match returned.shown {
-                Shown::AsSent => &result.parts,
-                Shown::Replaced(parts) => parts,
+                ShownContent::AsSent => &result.parts,
+                ShownContent::Replaced(parts) => parts,
             };
             return Some(written_result(&portable, &id, parts, result.error));
         };
         let content = block.get("content");
         let new = match returned.shown {
-            Shown::AsSent => content.and_then(without_blanks),
-            Shown::Replaced(parts) => {
-                let portable = Portable::of(entry, self.manner.meter);
+            ShownContent::AsSent => content.and_then(without_blanks),
+            ShownContent::Replaced(parts) => {
+                let portable = PortableEvent::of(entry, self.manner.meter);
                 let raw = own_blocks(content, text_json);
-                let fresh = |part: &Part| {
-                    let pieces = portable.said(std::slice::from_ref(part));
+                let fresh = |part: &ContentPart| {
+                    let pieces = portable.pieces_of(std::slice::from_ref(part));
                     pieces.first().and_then(fresh_block).map(|block| block.json.into_owned())
                 };
-                let mut blocks = mended(&raw, &result.parts, parts, fresh);
+                let mut blocks = edited_blocks(&raw, &result.parts, parts, fresh);
                 blocks.retain(|block| !is_blank(block));
                 Some(format!("[{}]", blocks.join(",")))
             }
@@ -153,27 +159,27 @@ impl<'e> Pen<'e, '_> {
         let renamed = block.get("tool_use_id").filter(|named| named.as_text() != Some(id));
         if new.is_none() && renamed.is_none() {
             let source = Some((entry.index, place));
-            return Some(Block { json: block.raw.into(), kind: Kind::Result, source });
+            return Some(AnthropicBlock { json: block.raw.into(), kind: AnthropicBlockKind::Result, source });
         }
-        let id = quoted(id);
+        let id = quote(id);
         let edits = content.zip(new.as_deref()).into_iter().chain(renamed.map(|named| (named, &*id)));
-        let json = json::replaced(block, &edits.collect::<Vec<_>>());
-        Some(Block { json: json.into(), kind: Kind::Result, source: None })
+        let json = json::replace_members(block, &edits.collect::<Vec<_>>());
+        Some(AnthropicBlock { json: json.into(), kind: AnthropicBlockKind::Result, source: None })
     }
 
     /// Writes the stand-in for a call that has no result.
-    pub(super) fn stand_in(self, site: &Site<'e, 'e>) -> Block<'e> {
-        let (id, said) = (quoted(self.ids.of_site(site)), quoted(STAND_IN));
+    pub(super) fn stand_in(self, site: &CallPosition<'e, 'e>) -> AnthropicBlock<'e> {
+        let (id, said) = (quote(self.ids.of_site(site)), quote(STAND_IN_RESULT));
         let json = format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{said},"is_error":true}}"#);
-        Block { json: json.into(), kind: Kind::Result, source: None }
+        AnthropicBlock { json: json.into(), kind: AnthropicBlockKind::Result, source: None }
     }
 
-    fn written(self, entry: &Entry<'_>, piece: &Piece<'_>) -> Option<Block<'e>> {
-        let Piece::Call(call, place) = piece else { return fresh_block(piece) };
+    fn written(self, entry: &SourceEvent<'_>, piece: &PortablePiece<'_>) -> Option<AnthropicBlock<'e>> {
+        let PortablePiece::Call(call, place) = piece else { return fresh_block(piece) };
         let id = self.ids.changed(entry, *place).unwrap_or(&call.id.0);
-        let (id, name) = (quoted(id), quoted(&call.name.0));
+        let (id, name) = (quote(id), quote(&call.name.0));
         let json = format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input(call));
-        Some(Block { json: json.into(), kind: Kind::Other, source: None })
+        Some(AnthropicBlock { json: json.into(), kind: AnthropicBlockKind::Other, source: None })
     }
 }
 
@@ -190,8 +196,8 @@ pub(super) fn count(own: &Json<'_>) -> usize {
 }
 
 /// A text block.
-pub(super) fn text(text: &str) -> Block<'static> {
-    Block { json: text_json(&quoted(text)).into(), kind: text_kind(text), source: None }
+pub(super) fn text(text: &str) -> AnthropicBlock<'static> {
+    AnthropicBlock { json: text_json(&quote(text)).into(), kind: text_kind(text), source: None }
 }
 
 /// Role of the author of a fact.
@@ -209,74 +215,84 @@ pub(super) fn call_id(id: &str) -> String {
 /// The list of blocks without its empty texts, if it holds any.
 pub(crate) fn without_blanks(content: &Json<'_>) -> Option<String> {
     let blocks = content.as_array()?;
-    let is_blank = |block: &&Json<'_>| kind("", block) == Kind::BlankText;
+    let is_blank = |block: &&Json<'_>| kind("", block) == AnthropicBlockKind::BlankText;
     let kept: Vec<&str> = blocks.iter().filter(|block| !is_blank(block)).map(|block| block.raw).collect();
     (kept.len() < blocks.len()).then(|| format!("[{}]", kept.join(",")))
 }
 
 fn is_blank(block: &str) -> bool {
-    Json::parse(block, "a block").is_ok_and(|block| kind("", &block) == Kind::BlankText)
+    Json::parse(block, "a block").is_ok_and(|block| kind("", &block) == AnthropicBlockKind::BlankText)
 }
 
-fn kind(role: &str, json: &Json<'_>) -> Kind {
+fn kind(role: &str, json: &Json<'_>) -> AnthropicBlockKind {
     let has = |key: &str| json.text_at(key).is_some();
     match json.text_at("type") {
-        Some("text") => json.text_at("text").map_or(Kind::Broken, text_kind),
-        Some("tool_result") if role == "user" && read::is_result(json) => Kind::Result,
-        Some("tool_use") if role == "assistant" && has("id") && has("name") => Kind::Other,
-        Some("thinking") if has("thinking") && has("signature") => Kind::Thinking,
-        Some("redacted_thinking") if has("data") => Kind::Thinking,
-        Some("compaction") => Kind::Compaction,
-        Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") | None => Kind::Broken,
-        Some(_) => Kind::Other,
+        Some("text") => json.text_at("text").map_or(AnthropicBlockKind::Broken, text_kind),
+        Some("tool_result") if role == "user" && read::is_result(json) => AnthropicBlockKind::Result,
+        Some("tool_use") if role == "assistant" && has("id") && has("name") => AnthropicBlockKind::Other,
+        Some("thinking") if has("thinking") && has("signature") => AnthropicBlockKind::Thinking,
+        Some("redacted_thinking") if has("data") => AnthropicBlockKind::Thinking,
+        Some("compaction") => AnthropicBlockKind::Compaction,
+        Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") | None => {
+            AnthropicBlockKind::Broken
+        }
+        Some(_) => AnthropicBlockKind::Other,
     }
 }
 
-fn text_kind(text: &str) -> Kind {
-    if text.trim().is_empty() { Kind::BlankText } else { Kind::Other }
+fn text_kind(text: &str) -> AnthropicBlockKind {
+    if text.trim().is_empty() { AnthropicBlockKind::BlankText } else { AnthropicBlockKind::Other }
 }
 
 fn text_json(literal: &str) -> String {
     format!(r#"{{"type":"text","text":{literal}}}"#)
 }
 
-fn written_result(portable: &Portable<'_>, id: &str, parts: &[Part], error: bool) -> Block<'static> {
-    let pieces = portable.said(parts);
+fn written_result(
+    portable: &PortableEvent<'_>,
+    id: &str,
+    parts: &[ContentPart],
+    error: bool,
+) -> AnthropicBlock<'static> {
+    let pieces = portable.pieces_of(parts);
     let content = match pieces.as_slice() {
-        [] => quoted(""),
-        [Piece::Text(text)] => quoted(text),
+        [] => quote(""),
+        [PortablePiece::Text(text)] => quote(text),
         several => {
-            let blocks = several.iter().filter_map(fresh_block).filter(|block| block.kind != Kind::BlankText);
+            let blocks = several
+                .iter()
+                .filter_map(fresh_block)
+                .filter(|block| block.kind != AnthropicBlockKind::BlankText);
             format!("[{}]", blocks.map(|block| block.json.into_owned()).collect::<Vec<_>>().join(","))
         }
     };
     let error = if error { r#","is_error":true"# } else { "" };
-    let id = quoted(id);
+    let id = quote(id);
     let json = format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{content}{error}}}"#);
-    Block { json: json.into(), kind: Kind::Result, source: None }
+    AnthropicBlock { json: json.into(), kind: AnthropicBlockKind::Result, source: None }
 }
 
 /// Writes a piece that is not a call.
-fn fresh_block(piece: &Piece<'_>) -> Option<Block<'static>> {
-    if let Piece::Medium { mime, source, .. } = piece
+fn fresh_block(piece: &PortablePiece<'_>) -> Option<AnthropicBlock<'static>> {
+    if let PortablePiece::Medium { mime, source, .. } = piece
         && let Some(json) = medium(mime, source)
     {
-        return Some(Block { json: json.into(), kind: Kind::Other, source: None });
+        return Some(AnthropicBlock { json: json.into(), kind: AnthropicBlockKind::Other, source: None });
     }
     piece.note().map(text)
 }
 
-fn medium(mime: &str, source: &Source<'_>) -> Option<String> {
+fn medium(mime: &str, source: &MediumSource<'_>) -> Option<String> {
     let kind = match mime {
         "application/pdf" => "document",
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" | "image/*" => "image",
         _ => return None,
     };
     let source = match source {
-        Source::Base64(data) => {
-            format!(r#"{{"type":"base64","media_type":{},"data":{}}}"#, quoted(mime), quoted(data))
+        MediumSource::Base64(data) => {
+            format!(r#"{{"type":"base64","media_type":{},"data":{}}}"#, quote(mime), quote(data))
         }
-        Source::Url(url) => format!(r#"{{"type":"url","url":{}}}"#, quoted(url)),
+        MediumSource::Url(url) => format!(r#"{{"type":"url","url":{}}}"#, quote(url)),
     };
     Some(format!(r#"{{"type":"{kind}","source":{source}}}"#))
 }
@@ -287,7 +303,7 @@ fn input(call: &ToolCall) -> String {
     match (call.form, parsed) {
         (CallForm::Function, Ok(json)) if json.is_object() => json.raw.to_owned(),
         (CallForm::Function, _) if call.arguments.trim().is_empty() => "{}".to_owned(),
-        (CallForm::Function, _) => format!(r#"{{"arguments":{}}}"#, quoted(&call.arguments)),
-        (CallForm::Custom, _) => format!(r#"{{"input":{}}}"#, quoted(&call.arguments)),
+        (CallForm::Function, _) => format!(r#"{{"arguments":{}}}"#, quote(&call.arguments)),
+        (CallForm::Custom, _) => format!(r#"{{"input":{}}}"#, quote(&call.arguments)),
     }
 }

@@ -3,27 +3,27 @@
 use std::borrow::Cow;
 
 use super::{
-    super::{Entry, Speaker, Written},
-    block::{self, Block, Kind},
+    super::{AlternatingRole, SourceEvent, WrittenMessage},
+    block::{self, AnthropicBlock, AnthropicBlockKind},
 };
 use crate::{
-    json::{self, Json, quoted},
-    normal,
+    json::{self, Json, quote},
+    normal_digest,
 };
 
 /// A message while it is written.
-pub(super) struct Draft<'e> {
+pub(super) struct AnthropicDraft<'e> {
     pub(super) role: Cow<'e, str>,
-    pub(super) blocks: Vec<Block<'e>>,
+    pub(super) blocks: Vec<AnthropicBlock<'e>>,
     /// Indices of its events, in order.
     pub(super) events: Vec<usize>,
     /// The event whose bytes it may keep: the only one it is made of.
-    source: Option<&'e Entry<'e>>,
+    source: Option<&'e SourceEvent<'e>>,
     /// True if the event is an answer that is shown in part.
     pub(super) is_parted: bool,
 }
 
-impl<'e> Draft<'e> {
+impl<'e> AnthropicDraft<'e> {
     pub(super) fn new(role: &'e str) -> Self {
         Self { role: role.into(), blocks: Vec::new(), events: Vec::new(), source: None, is_parted: false }
     }
@@ -31,8 +31,8 @@ impl<'e> Draft<'e> {
     /// Makes a draft of blocks of one event, or of none.
     pub(super) fn with(
         role: &'e str,
-        blocks: impl IntoIterator<Item = Block<'e>>,
-        source: Option<&'e Entry<'e>>,
+        blocks: impl IntoIterator<Item = AnthropicBlock<'e>>,
+        source: Option<&'e SourceEvent<'e>>,
     ) -> Self {
         let events = source.map(|entry| entry.index).into_iter().collect();
         Self { role: role.into(), blocks: blocks.into_iter().collect(), events, source, is_parted: false }
@@ -57,38 +57,40 @@ impl<'e> Draft<'e> {
         self.events.last().is_some() && self.events.last() == next.events.first()
     }
 
-    pub(super) fn speaker(&self) -> Speaker {
+    pub(super) fn speaker(&self) -> AlternatingRole {
         match &*self.role {
-            "user" => Speaker::User,
-            "assistant" => Speaker::Assistant,
-            _ => Speaker::Other,
+            "user" => AlternatingRole::User,
+            "assistant" => AlternatingRole::Assistant,
+            _ => AlternatingRole::Other,
         }
     }
 
-    pub(super) fn written(self) -> Written {
+    pub(super) fn written(self) -> WrittenMessage {
         // A signed compaction must come first: no block may be put before it.
-        let opens = self.blocks.first().is_some_and(|block| block.kind == Kind::Compaction);
-        let speaker = if opens { Speaker::User } else { self.speaker() };
+        let opens = self.blocks.first().is_some_and(|block| block.kind == AnthropicBlockKind::Compaction);
+        let speaker = if opens { AlternatingRole::User } else { self.speaker() };
         let json = match self.source.and_then(|source| Some((source, source.own.as_ref()?))) {
             Some((source, own)) if self.events == [source.index] => self.own_json(source, own),
             _ => message(&self.role, &self.list()),
         };
-        Written { json, events: self.events, speaker }
+        WrittenMessage { json, events: self.events, speaker }
     }
 
     /// The message of a single event: its own bytes as far as they are still valid. If it is shown in part, unknown
     /// members are dropped: the part that paid for them may be gone.
-    fn own_json(&self, source: &Entry<'_>, own: &Json<'_>) -> String {
+    fn own_json(&self, source: &SourceEvent<'_>, own: &Json<'_>) -> String {
         let count = block::count(own);
         let places = self.blocks.iter().map(|block| block.source);
         let untouched = places.eq((0..count).map(|place| Some((source.index, place))));
         let has_results = !source.event.fact.results().is_empty();
         let is_parted = self.is_parted || (has_results && self.blocks.len() < count);
         match (untouched, own.get("content")) {
-            (true, Some(content)) if normal::is_anthropic_answer(own) => message(&self.role, content.raw),
+            (true, Some(content)) if normal_digest::is_anthropic_answer(own) => {
+                message(&self.role, content.raw)
+            }
             (true, _) => own.raw.to_owned(),
-            (false, Some(content)) if !is_parted && !normal::is_anthropic_answer(own) => {
-                json::replaced(own, &[(content, &self.list())])
+            (false, Some(content)) if !is_parted && !normal_digest::is_anthropic_answer(own) => {
+                json::replace_members(own, &[(content, &self.list())])
             }
             (false, _) => message(&self.role, &self.list()),
         }
@@ -101,5 +103,5 @@ impl<'e> Draft<'e> {
 }
 
 pub(super) fn message(role: &str, content: &str) -> String {
-    format!(r#"{{"role":{},"content":{content}}}"#, quoted(role))
+    format!(r#"{{"role":{},"content":{content}}}"#, quote(role))
 }

@@ -2,23 +2,26 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use epitome_core::{Fact, Part};
+use epitome_core::{ContentPart, Fact};
 
 use super::{
     super::{
-        Entry, Fragment, Speaker, Written, is_short,
-        portable::{Piece, Portable},
+        AlternatingRole, ShownFragment, SourceEvent, WrittenMessage, is_short,
+        portable::{PortableEvent, PortablePiece},
     },
-    Pen, Reasoning, call_json, filled, text_part,
+    ChatWriter, ReasoningMember, call_json, filled, text_part,
 };
 use crate::{
-    json::{self, Json, quoted},
-    normal::CHAT_ECHOED,
-    openai_chat::{Places, REASONING},
+    json::{self, Json, quote},
+    normal_digest::CHAT_ECHOED_MEMBERS,
+    openai_chat::{ChatPartIndices, REASONING_MEMBERS},
 };
 
 /// Writes an answer, its fragments joined; `None` if it has no content that can be written here.
-pub(super) fn write<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<Written> {
+pub(super) fn write<'e>(
+    fragments: &[ShownFragment<'e, 'e>],
+    pen: ChatWriter<'e, '_>,
+) -> Option<WrittenMessage> {
     let legal = pen.manner.is_legal();
     if legal && !fragments.iter().any(says_something) {
         return None;
@@ -29,43 +32,47 @@ pub(super) fn write<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Opt
         (Some(own), _) => Some(joined(own)),
         (None, fragments) => synthesised(fragments, pen),
     }?;
-    let calls =
-        || fragments.iter().flat_map(Fragment::shown).any(|(_, part)| matches!(part, Part::ToolCall(_)));
+    let calls = || {
+        fragments
+            .iter()
+            .flat_map(ShownFragment::shown)
+            .any(|(_, part)| matches!(part, ContentPart::ToolCall(_)))
+    };
     let json = match pen.reasoning {
-        Reasoning::WithCalls if calls() => with_reasoning(json),
-        Reasoning::WithCalls | Reasoning::AsShown => json,
+        ReasoningMember::WithCalls if calls() => with_reasoning(json),
+        ReasoningMember::WithCalls | ReasoningMember::AsShown => json,
     };
     let events = fragments.iter().map(|fragment| fragment.entry.index).collect();
-    Some(Written { json, events, speaker: Speaker::Assistant })
+    Some(WrittenMessage { json, events, speaker: AlternatingRole::Assistant })
 }
 
 /// Returns true if a call has no id, so that its name stands for it.
-pub(super) fn is_called_by_name(entry: &Entry<'_>, place: usize) -> bool {
-    entry.own.as_ref().is_some_and(|own| Places::of(own).function_call == Some(place))
+pub(super) fn is_called_by_name(entry: &SourceEvent<'_>, place: usize) -> bool {
+    entry.own.as_ref().is_some_and(|own| ChatPartIndices::of(own).function_call == Some(place))
 }
 
 /// Returns true if there is content or a call: an answer without either would be refused. A call that this crate
 /// could not read cannot be answered, and does not count.
-fn says_something(fragment: &Fragment<'_, '_>) -> bool {
-    let places = fragment.entry.own.as_ref().map(Places::of);
+fn says_something(fragment: &ShownFragment<'_, '_>) -> bool {
+    let places = fragment.entry.own.as_ref().map(ChatPartIndices::of);
     let is_call = |place: usize| places.as_ref().is_some_and(|places| places.is_call(place));
     fragment.shown().any(|(place, part)| match part {
-        Part::Text { text } | Part::Refusal { text } => !text.is_empty(),
-        Part::Reasoning { .. } => false,
-        Part::Opaque { .. } => !is_call(place),
-        Part::ToolCall(_) | Part::Media(_) => true,
+        ContentPart::Text { text } | ContentPart::Refusal { text } => !text.is_empty(),
+        ContentPart::Reasoning { .. } => false,
+        ContentPart::Opaque { .. } => !is_call(place),
+        ContentPart::ToolCall(_) | ContentPart::Media(_) => true,
     })
 }
 
 /// Returns true if the answer has a name: then its message came from a response, or in fragments.
-fn is_named(entry: &Entry<'_>) -> bool {
+fn is_named(entry: &SourceEvent<'_>) -> bool {
     matches!(&entry.event.fact, Fact::AssistantSaid { answer: Some(_), .. })
 }
 
 /// The shown part of a message in this format, its values' bytes untouched; `None` if it is in another.
-fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e, str>> {
+fn own_json<'e>(fragment: &ShownFragment<'e, 'e>, pen: ChatWriter<'e, '_>) -> Option<Cow<'e, str>> {
     let own = fragment.entry.own.as_ref()?;
-    let view = View { fragment, places: Places::of(own), pen };
+    let view = ShownMessage { fragment, places: ChatPartIndices::of(own), pen };
     if view.is_whole() {
         return Some(if pen.manner.is_legal() { filled(own, "null").into() } else { own.raw.into() });
     }
@@ -99,13 +106,13 @@ fn is_wrapping(key: &str, value: &Json<'_>) -> bool {
 }
 
 /// The shown part of one message.
-struct View<'v, 'e> {
-    fragment: &'v Fragment<'e, 'e>,
-    places: Places,
-    pen: Pen<'e, 'v>,
+struct ShownMessage<'v, 'e> {
+    fragment: &'v ShownFragment<'e, 'e>,
+    places: ChatPartIndices,
+    pen: ChatWriter<'e, 'v>,
 }
 
-impl View<'_, '_> {
+impl ShownMessage<'_, '_> {
     /// Returns true if all of it leaves as it came.
     fn is_whole(&self) -> bool {
         let renamed = |place: usize| self.pen.ids.changed(self.fragment.entry, place).is_some();
@@ -128,7 +135,7 @@ impl View<'_, '_> {
     fn shows(&self, place: usize) -> bool {
         let unreadable = || {
             let part = self.fragment.entry.parts().get(place);
-            self.places.is_call(place) && !matches!(part, Some(Part::ToolCall(_)))
+            self.places.is_call(place) && !matches!(part, Some(ContentPart::ToolCall(_)))
         };
         self.fragment.shows(place) && !(self.pen.manner.is_legal() && unreadable())
     }
@@ -170,13 +177,13 @@ impl View<'_, '_> {
         };
         some_of(shown.filter_map(|place| {
             let call = made.get(place - places.start)?;
-            let id = self.pen.ids.changed(self.fragment.entry, place).map(quoted);
+            let id = self.pen.ids.changed(self.fragment.entry, place).map(quote);
             let renamed = call.get("id").zip(id.as_deref());
             // Arguments that a model wrote as an object are sent as the text of that object.
             let odd = odd_arguments(call).filter(|_| self.pen.manner.is_legal());
-            let text = odd.map(|arguments| (arguments, quoted(arguments.raw)));
+            let text = odd.map(|arguments| (arguments, quote(arguments.raw)));
             let text = text.as_ref().map(|(arguments, text)| (*arguments, text.as_str()));
-            Some(json::replaced(call, &renamed.into_iter().chain(text).collect::<Vec<_>>()))
+            Some(json::replace_members(call, &renamed.into_iter().chain(text).collect::<Vec<_>>()))
         }))
     }
 }
@@ -190,14 +197,14 @@ fn odd_arguments<'j>(call: &'j Json<'j>) -> Option<&'j Json<'j>> {
 /// The same answer, with a member for its reasoning. An empty one means that there is none to return.
 fn with_reasoning(answer: String) -> String {
     let Ok(read) = Json::parse(&answer, "an answer") else { return answer };
-    if REASONING.into_iter().any(|key| read.text_at(key).is_some()) {
+    if REASONING_MEMBERS.into_iter().any(|key| read.text_at(key).is_some()) {
         return answer;
     }
-    let [key, _] = REASONING;
+    let [key, _] = REASONING_MEMBERS;
     let mut members: Vec<(&str, String)> =
         read.members().iter().map(|(key, value)| (&**key, value.raw.to_owned())).collect();
     members.retain(|(known, _)| *known != key);
-    members.push((key, quoted("")));
+    members.push((key, quote("")));
     json::object(members.into_iter())
 }
 
@@ -229,7 +236,7 @@ fn joined(fragments: &[Cow<'_, str>]) -> String {
 
 fn is_echoed(key: &str, value: &Json<'_>) -> bool {
     let is_empty = value.is_null() || (key == "tool_calls" && value.as_array().is_some_and(<[_]>::is_empty));
-    CHAT_ECHOED.contains(&key) && (!is_empty || key == "content")
+    CHAT_ECHOED_MEMBERS.contains(&key) && (!is_empty || key == "content")
 }
 
 fn echoed(key: &str, value: &Json<'_>) -> String {
@@ -254,24 +261,26 @@ fn combined(key: &str, values: &[&Json<'_>]) -> String {
             json::list(elements.map(|element| element.raw.to_owned()))
         }
         ("reasoning_content" | "reasoning" | "refusal", several) => {
-            quoted(&several.iter().filter_map(|value| value.as_text()).collect::<String>())
+            quote(&several.iter().filter_map(|value| value.as_text()).collect::<String>())
         }
         (_, [.., last]) => echoed(key, last),
     }
 }
 
 /// Writes an answer that came, at least in part, in another format.
-fn synthesised<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<String> {
+fn synthesised<'e>(fragments: &[ShownFragment<'e, 'e>], pen: ChatWriter<'e, '_>) -> Option<String> {
     let (mut text, mut refusal, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     for fragment in fragments {
-        let portable = Portable::of(fragment.entry, pen.manner.meter);
+        let portable = PortableEvent::of(fragment.entry, pen.manner.meter);
         for piece in portable.said_at(fragment.shown()) {
             match piece {
-                Piece::Call(call, place) => {
+                PortablePiece::Call(call, place) => {
                     calls.push(call_json(call, pen.ids.changed(fragment.entry, place).unwrap_or(&call.id.0)));
                 }
-                Piece::Refusal(said) => refusal.push(said.to_owned()),
-                Piece::Text(_) | Piece::Medium { .. } => text.extend(piece.note().map(str::to_owned)),
+                PortablePiece::Refusal(said) => refusal.push(said.to_owned()),
+                PortablePiece::Text(_) | PortablePiece::Medium { .. } => {
+                    text.extend(piece.note().map(str::to_owned))
+                }
             }
         }
     }
@@ -279,10 +288,10 @@ fn synthesised<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<S
     if text.is_empty() && refusal.is_empty() && calls.is_empty() {
         return None;
     }
-    let content = if text.is_empty() { "null".to_owned() } else { quoted(&text) };
-    let mut members = vec![("role", quoted("assistant")), ("content", content)];
+    let content = if text.is_empty() { "null".to_owned() } else { quote(&text) };
+    let mut members = vec![("role", quote("assistant")), ("content", content)];
     if !refusal.is_empty() {
-        members.push(("refusal", quoted(&refusal)));
+        members.push(("refusal", quote(&refusal)));
     }
     if !calls.is_empty() {
         members.push(("tool_calls", json::list(calls.into_iter())));

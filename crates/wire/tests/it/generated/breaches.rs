@@ -2,7 +2,7 @@
 
 use epitome_wire::{
     Format,
-    legality::{Rule, Rules},
+    legality::{ProviderRule, ProviderRules},
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) struct Broken {
     /// Where it does, as a JSON pointer.
     pub(super) place: String,
     /// What its model demands.
-    pub(super) rules: Rules,
+    pub(super) rules: ProviderRules,
     /// The request that was sent before, for rules that bind one to another.
     pub(super) sent: Option<Value>,
 }
@@ -27,13 +27,13 @@ struct Case<'d, 'c> {
     format: Format,
     request: Value,
     draw: &'d mut Draw<'c>,
-    rules: Rules,
+    rules: ProviderRules,
     sent: Option<Value>,
 }
 
 /// Breaks a rule; `None` if nobody knows how.
 pub(super) fn broken(rule: &str, format: Format, request: Value, draw: &mut Draw<'_>) -> Option<Broken> {
-    let mut case = Case { format, request, draw, rules: Rules::of(format), sent: None };
+    let mut case = Case { format, request, draw, rules: ProviderRules::of(format), sent: None };
     if rule == "readable" {
         let body = case.unreadable();
         return Some(Broken { body, place: String::new(), rules: case.rules, sent: None });
@@ -177,14 +177,14 @@ impl Case<'_, '_> {
     }
 
     fn answer_first(&mut self) -> String {
-        self.rules = self.rules.clone().with(Rule::FirstIsUser);
+        self.rules = self.rules.clone().with(ProviderRule::FirstIsUser);
         let first = self.history().iter().position(|message| message["role"] == "user").unwrap();
         self.history().insert(first, json!({ "role": "assistant", "content": "a" }));
         self.at(first)
     }
 
     fn answer_last(&mut self) -> String {
-        self.rules = self.rules.clone().with(Rule::PrefillRefused);
+        self.rules = self.rules.clone().with(ProviderRule::PrefillRefused);
         self.history().push(json!({ "role": "assistant", "content": "a" }));
         let last = self.history().len() - 1;
         self.at(last)
@@ -579,7 +579,7 @@ impl Case<'_, '_> {
 
     fn altered_thinking(&mut self) -> String {
         // In an open loop it would also be missing.
-        self.rules = self.rules.clone().without(Rule::ThinkingStaysInOpenLoop);
+        self.rules = self.rules.clone().without(ProviderRule::ThinkingStaysInOpenLoop);
         self.sent = Some(self.request.clone());
         if self.draw.chance() {
             let place = self.thought();
@@ -587,7 +587,7 @@ impl Case<'_, '_> {
             return place;
         }
         // All but the last goes, which is legal; then something before it changes, which is not.
-        self.rules = self.rules.clone().with(Rule::PreservedThinking);
+        self.rules = self.rules.clone().with(ProviderRule::PreservedThinking);
         let last = self.history().iter().rposition(|message| thoughts(message) > 0).unwrap();
         for message in &mut self.history()[..last] {
             let is_list = message["content"].is_array();
@@ -612,7 +612,7 @@ impl Case<'_, '_> {
 
     fn parted_reasoning(&mut self) -> String {
         if self.format == Format::OpenaiChat {
-            self.rules = self.rules.clone().with(Rule::ReasoningReturned);
+            self.rules = self.rules.clone().with(ProviderRule::ReasoningReturned);
             with_reasoning(&mut self.request);
             if self.draw.chance() {
                 self.sent = Some(self.request.clone());
@@ -639,7 +639,7 @@ impl Case<'_, '_> {
     }
 
     fn unsigned_call(&mut self) -> String {
-        self.rules = self.rules.clone().with(Rule::CallsSigned);
+        self.rules = self.rules.clone().with(ProviderRule::CallsSigned);
         for _ in 0..=self.draw.below(2) {
             let messages = called(self.format, 1, self.draw);
             self.history().extend(messages);

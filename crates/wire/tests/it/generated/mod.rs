@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use epitome_wire::{
     Format,
-    legality::{RULES, Rule, Rules, check_against, inspect},
+    legality::{LEGALITY_RULES, ProviderRule, ProviderRules, check_against, inspect},
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn found(format: Format, broken: &Broken) -> Vec<(&'static str, String)> {
 
 /// Every rule with each of its formats.
 fn cases() -> Vec<(&'static str, Format)> {
-    RULES.iter().flat_map(|rule| rule.formats.iter().map(|format| (rule.id, *format))).collect()
+    LEGALITY_RULES.iter().flat_map(|rule| rule.formats.iter().map(|format| (rule.id, *format))).collect()
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn check_broken(rule: &'static str, format: Format, choices: &[u64]) -> Vec<Deci
 }
 
 #[track_caller]
-fn check_legal(format: Format, request: &Value, rules: &Rules) {
+fn check_legal(format: Format, request: &Value, rules: &ProviderRules) {
     let body = request.to_string();
     assert_eq!(inspect(format, &body, rules), [], "{format}\n{body}");
     assert_eq!(check_against(format, &body, &body, rules), [], "{format}\n{body}");
@@ -117,15 +117,15 @@ proptest! {
             with_compaction(format, &mut request, &mut draw);
         }
         // What only some models demand is kept by each of these as well.
-        let mut rules = Rules::of(format).with(Rule::FirstIsUser).with(Rule::PrefillRefused);
+        let mut rules = ProviderRules::of(format).with(ProviderRule::FirstIsUser).with(ProviderRule::PrefillRefused);
         check_legal(format, &request, &rules);
         with_open_loop(format, &mut request, &mut draw);
         if format == Format::OpenaiChat {
             with_reasoning(&mut request);
             with_signatures(&mut request);
-            rules = rules.with(Rule::ReasoningReturned).with(Rule::CallsSigned);
+            rules = rules.with(ProviderRule::ReasoningReturned).with(ProviderRule::CallsSigned);
         }
-        check_legal(format, &request, &rules.with(Rule::PreservedThinking));
+        check_legal(format, &request, &rules.with(ProviderRule::PreservedThinking));
     }
 
     #[test]
@@ -137,7 +137,7 @@ proptest! {
         let sent = legal(format, &mut draw);
         let mut now = sent.clone();
         with_open_loop(format, &mut now, &mut draw);
-        let rules = Rules::of(format).with(Rule::PreservedThinking);
+        let rules = ProviderRules::of(format).with(ProviderRule::PreservedThinking);
         let found = check_against(format, &sent.to_string(), &now.to_string(), &rules);
         prop_assert!(found.is_empty(), "{found:?}\n{now}");
     }

@@ -9,11 +9,11 @@ pub(super) const WIDTH: f64 = 1_200.0;
 
 /// The elements drawn so far.
 #[derive(Default)]
-pub(super) struct Canvas {
+pub(super) struct SvgCanvas {
     body: String,
 }
 
-impl Canvas {
+impl SvgCanvas {
     /// Draws words that begin, end or are centred at `x`, depending on their class.
     pub(super) fn text(&mut self, x: f64, y: f64, class: &str, words: &str) {
         let (x, y, words) = (number(x), number(y), escaped(words));
@@ -34,12 +34,12 @@ impl Canvas {
 
     /// Draws a diamond around a point.
     pub(super) fn diamond(&mut self, class: &str, x: f64, y: f64, radius: f64) {
-        let mut path = Path::from(x, y - radius);
+        let mut path = SvgPath::from(x, y - radius);
         path.to(x + radius, y).to(x, y + radius).to(x - radius, y).close();
         self.path(class, &path);
     }
 
-    pub(super) fn path(&mut self, class: &str, path: &Path) {
+    pub(super) fn path(&mut self, class: &str, path: &SvgPath) {
         self.element(&format!("<path{} d=\"{}\"/>", classed(class), path.data));
     }
 
@@ -61,11 +61,11 @@ impl Canvas {
 }
 
 /// Lines through points.
-pub(super) struct Path {
+pub(super) struct SvgPath {
     data: String,
 }
 
-impl Path {
+impl SvgPath {
     pub(super) fn from(x: f64, y: f64) -> Self {
         Self { data: format!("M{} {}", number(x), number(y)) }
     }
@@ -95,14 +95,14 @@ pub(super) fn number(value: f64) -> String {
 
 /// Converts a count for calculations with positions.
 #[expect(clippy::cast_precision_loss, reason = "places are drawn to a tenth of a pixel")]
-pub(super) fn real(count: u64) -> f64 {
+pub(super) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
 /// Estimates the width of words at a letter size: no font is available to measure with, so a wide one is
 /// assumed.
-pub(super) fn wide(words: &str, size: f64) -> f64 {
-    real(words.width() as u64) * size * 0.54
+pub(super) fn text_width(words: &str, size: f64) -> f64 {
+    to_f64(words.width() as u64) * size * 0.54
 }
 
 /// Escapes words for XML. Characters that XML forbids, or that would turn the direction of the rest, are left

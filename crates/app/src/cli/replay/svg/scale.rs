@@ -1,32 +1,32 @@
 //! Positions of calls and amounts in a picture.
 
-use epitome::core::event::Time;
+use epitome::core::event::Timestamp;
 
 use super::{
-    super::series::{self, Series, length},
+    super::series::{self, PolicySeries, length},
     LEFT, RIGHT,
-    canvas::real,
+    canvas::to_f64,
 };
 
 /// Horizontal scale: calls from left to right, one band for each call or for several.
-pub(super) struct Across {
+pub(super) struct CallScale {
     /// Number of calls.
     pub(super) calls: usize,
     /// Number of columns that they are drawn in.
     pub(super) columns: usize,
-    ticks: Vec<Tick>,
+    ticks: Vec<AxisTick>,
 }
 
 /// A call whose number is written on the axis.
-pub(super) struct Tick {
+pub(super) struct AxisTick {
     pub(super) x: f64,
     pub(super) call: u64,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<Timestamp>,
 }
 
-impl Across {
+impl CallScale {
     /// Scale for the calls of the longest of `series`, which must not be empty.
-    pub(super) fn new(series: &[Series<'_>], most: usize) -> Self {
+    pub(super) fn new(series: &[PolicySeries<'_>], most: usize) -> Self {
         let calls = length(series);
         let mut across = Self { calls, columns: calls.min(most), ticks: Vec::new() };
         let longest = series.iter().max_by_key(|series| series.calls.len());
@@ -41,7 +41,7 @@ impl Across {
         places.push(last);
         for place in places {
             if let Some(call) = longest.and_then(|series| series.calls.get(place)) {
-                across.ticks.push(Tick { x: across.call(place), call: call.call, at: call.at });
+                across.ticks.push(AxisTick { x: across.call(place), call: call.call, at: call.at });
             }
         }
         across
@@ -49,12 +49,12 @@ impl Across {
 
     /// Left edge of a call's band.
     pub(super) fn call(&self, index: usize) -> f64 {
-        LEFT + (RIGHT - LEFT) * real(index as u64) / real(self.calls.max(1) as u64)
+        LEFT + (RIGHT - LEFT) * to_f64(index as u64) / to_f64(self.calls.max(1) as u64)
     }
 
     /// Left edge of a column's band.
     pub(super) fn column(&self, index: usize) -> f64 {
-        LEFT + (RIGHT - LEFT) * real(index as u64) / real(self.columns.max(1) as u64)
+        LEFT + (RIGHT - LEFT) * to_f64(index as u64) / to_f64(self.columns.max(1) as u64)
     }
 
     /// Index of the cell in which a column begins, for cells of this width.
@@ -65,14 +65,14 @@ impl Across {
     }
 
     /// Calls whose numbers are written on the axis.
-    pub(super) fn ticks(&self) -> &[Tick] {
+    pub(super) fn ticks(&self) -> &[AxisTick] {
         &self.ticks
     }
 }
 
 /// Vertical scale: amounts from the bottom up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Up {
+pub(super) struct AmountScale {
     /// Position of 0.
     pub(super) zero: f64,
     /// Height of the chart.
@@ -81,7 +81,7 @@ pub(super) struct Up {
     pub(super) most: f64,
 }
 
-impl Up {
+impl AmountScale {
     /// Height of an amount, limited to the chart.
     pub(super) fn tall(&self, amount: f64) -> f64 {
         if self.most > 0.0 { (amount / self.most * self.height).clamp(0.0, self.height) } else { 0.0 }
@@ -97,8 +97,8 @@ impl Up {
         if self.most <= 0.0 {
             return (vec![0.0], 1.0);
         }
-        let step = step(self.most / real(count));
-        let all = (0..=count * 3).map(|index| step * real(index));
+        let step = step(self.most / to_f64(count));
+        let all = (0..=count * 3).map(|index| step * to_f64(index));
         (all.take_while(|amount| *amount <= self.most * 1.000_001).collect(), step)
     }
 }
@@ -134,11 +134,11 @@ mod tests {
 
     #[test]
     fn nothing_stands_outside_its_chart() {
-        let up = Up { zero: 100.0, height: 80.0, most: 10.0 };
+        let up = AmountScale { zero: 100.0, height: 80.0, most: 10.0 };
         assert_eq!(
             [0.0, 5.0, 10.0, 99.0, -1.0].map(|amount| number(up.y(amount))),
             ["100", "60", "20", "20", "100"]
         );
-        assert_eq!(number(Up { most: 0.0, ..up }.y(7.0)), "100");
+        assert_eq!(number(AmountScale { most: 0.0, ..up }.y(7.0)), "100");
     }
 }

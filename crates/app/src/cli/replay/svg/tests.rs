@@ -1,11 +1,11 @@
 //! Checks that hold for every picture.
 
 use epitome::{
-    core::{Tokens, cost::Miss, event::Usage, profile::Money, view::Cause},
-    replay::{Fate, Played, Summarised},
+    core::{Tokens, cost::CacheMiss, event::Usage, model_view::EpochCause, profile::Money},
+    replay::{ReplayFate, ReplayRow, ReplayedSummary},
 };
 
-use super::{super::sample, *};
+use super::{super::sample_session, *};
 
 /// The elements of a picture, in order, each with its attributes. Fails if it is not well-formed XML.
 fn parsed(picture: &str) -> Vec<(String, Vec<(String, String)>)> {
@@ -70,7 +70,7 @@ fn points(data: &str) -> Vec<(f64, f64)> {
 }
 
 /// Draws a picture and makes the checks that hold for every one.
-fn drawn(title: &Title, series: &[Series<'_>]) -> String {
+fn drawn(title: &PictureTitle, series: &[PolicySeries<'_>]) -> String {
     let picture = svg(title, series);
     assert_eq!(picture, svg(title, series), "the same picture every time");
     assert!(!picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
@@ -119,8 +119,8 @@ fn count(picture: &str, what: &str) -> usize {
 
 #[test]
 fn a_picture_names_every_policy_its_regions_its_marks_and_its_source() {
-    let session = sample::session(200);
-    let picture = drawn(&sample::title(), &session.series());
+    let session = sample_session::session(200);
+    let picture = drawn(&sample_session::title(), &session.series());
     for words in [
         ">Make the parser keep comments<",
         ">none (full history)<",
@@ -152,20 +152,20 @@ fn a_picture_names_every_policy_its_regions_its_marks_and_its_source() {
 #[test]
 fn the_longest_pause_is_written_wherever_it_is() {
     for place in [1, 2, 50, 98, 99] {
-        let mut session = sample::session(100);
+        let mut session = sample_session::session(100);
         for policy in &mut session.policies {
             let call = &mut policy.calls[place];
-            (call.pause, call.missed) = (Some(Duration::from_secs(700_000)), Some(Miss::Expired));
+            (call.pause, call.missed) = (Some(Duration::from_secs(700_000)), Some(CacheMiss::Expired));
         }
-        let picture = drawn(&sample::title(), &session.series());
+        let picture = drawn(&sample_session::title(), &session.series());
         assert_eq!(count(&picture, ">8 d 2 h</text>"), 2, "at call {place}");
     }
 }
 
 #[test]
 fn rows_share_one_scale() {
-    let session = sample::crowd(300, 13);
-    let picture = drawn(&sample::title(), &session.series());
+    let session = sample_session::crowd(300, 13);
+    let picture = drawn(&sample_session::title(), &session.series());
     let lines: Vec<_> = picture.lines().filter(|line| line.ends_with(">100k</text>")).collect();
     assert_eq!(lines.len(), 13);
     let place = |line: &str| points_of(line).1;
@@ -185,8 +185,8 @@ fn points_of(text: &str) -> (f64, f64) {
 #[test]
 fn words_beside_the_chart_never_cover_each_other() {
     for policies in [1, 2, 5, 13, 20] {
-        let session = sample::crowd(150, policies);
-        let picture = drawn(&sample::title(), &session.series());
+        let session = sample_session::crowd(150, policies);
+        let picture = drawn(&sample_session::title(), &session.series());
         let mut places: Vec<_> = picture
             .lines()
             .filter(|line| line.starts_with("<text"))
@@ -201,17 +201,17 @@ fn words_beside_the_chart_never_cover_each_other() {
 
 #[test]
 fn hostile_names_are_only_words() {
-    let session = sample::session(30);
+    let session = sample_session::session(30);
     let evil = "</title></text><script>alert(1)</script>\"'&amp;\u{1b}[2J\u{0}\u{202e}日本語 ".repeat(30);
-    let title = Title {
+    let title = PictureTitle {
         session: evil.clone(),
         model: evil.clone(),
         source: evil.clone(),
         notes: vec![evil.clone(), evil.replace(' ', "_")],
-        ..sample::title()
+        ..sample_session::title()
     };
     let series: Vec<_> =
-        session.series().into_iter().map(|series| Series { policy: &evil, ..series }).collect();
+        session.series().into_iter().map(|series| PolicySeries { policy: &evil, ..series }).collect();
     let picture = drawn(&title, &series);
     assert!(!picture.contains("<script"));
     assert!(picture.len() < 100_000, "{} bytes", picture.len());
@@ -219,15 +219,15 @@ fn hostile_names_are_only_words() {
 
 #[test]
 fn nothing_one_call_and_calls_of_nothing_are_drawn() {
-    let title = sample::title();
+    let title = sample_session::title();
     assert!(drawn(&title, &[]).contains("no calls to draw"));
-    assert!(drawn(&title, &[Series { policy: "empty", calls: &[] }]).contains("no calls to draw"));
-    assert!(drawn(&Title::default(), &[]).contains("no calls to draw"));
-    let session = sample::session(1);
+    assert!(drawn(&title, &[PolicySeries { policy: "empty", calls: &[] }]).contains("no calls to draw"));
+    assert!(drawn(&PictureTitle::default(), &[]).contains("no calls to draw"));
+    let session = sample_session::session(1);
     assert!(drawn(&title, &session.series()).contains("1 model call  ·  3 policies"));
-    let bare = |call: &Played| Played {
+    let bare = |call: &ReplayRow| ReplayRow {
         tokens: Tokens(0),
-        regions: Regions::default(),
+        regions: RegionSizes::default(),
         usage: Usage::default(),
         money: None,
         at: None,
@@ -235,17 +235,19 @@ fn nothing_one_call_and_calls_of_nothing_are_drawn() {
         evicted: Tokens(0),
         ..call.clone()
     };
-    let calls: Vec<_> = sample::session(5).policies[0].calls.iter().map(bare).collect();
-    let series =
-        [Series { policy: "nothing", calls: &calls }, Series { policy: "short", calls: &calls[..2] }];
-    let picture = drawn(&Title { window: None, ..title.clone() }, &series);
+    let calls: Vec<_> = sample_session::session(5).policies[0].calls.iter().map(bare).collect();
+    let series = [
+        PolicySeries { policy: "nothing", calls: &calls },
+        PolicySeries { policy: "short", calls: &calls[..2] },
+    ];
+    let picture = drawn(&PictureTitle { window: None, ..title.clone() }, &series);
     assert!(picture.contains("the model&#39;s prices are not known"));
-    assert!(drawn(&Title { window: Some(Tokens(0)), ..title }, &series).contains(">nothing<"));
+    assert!(drawn(&PictureTitle { window: Some(Tokens(0)), ..title }, &series).contains(">nothing<"));
 }
 
 #[test]
 fn the_largest_numbers_stay_inside() {
-    let mut session = sample::session(20);
+    let mut session = sample_session::session(20);
     for policy in &mut session.policies {
         let call = &mut policy.calls[7];
         call.tokens = Tokens(u64::MAX);
@@ -253,14 +255,14 @@ fn the_largest_numbers_stay_inside() {
         call.evicted = Tokens(u64::MAX);
         call.money = Some(Money(u64::MAX));
         call.pause = Some(Duration::MAX);
-        call.at = Some(Time(i64::MAX));
-        call.fate = Fate::Refused;
+        call.at = Some(Timestamp(i64::MAX));
+        call.fate = ReplayFate::Refused;
         call.illegal = 3;
-        call.cause = Some(Cause::Asked);
-        call.summarised = Some(Summarised { usage: Usage::default(), money: Some(Money(u64::MAX)) });
+        call.cause = Some(EpochCause::Asked);
+        call.summarised = Some(ReplayedSummary { usage: Usage::default(), money: Some(Money(u64::MAX)) });
     }
-    for window in [None, Some(Tokens(1)), Some(sample::WINDOW), Some(Tokens(u64::MAX))] {
-        let picture = drawn(&Title { window, ..sample::title() }, &session.series());
+    for window in [None, Some(Tokens(1)), Some(sample_session::WINDOW), Some(Tokens(u64::MAX))] {
+        let picture = drawn(&PictureTitle { window, ..sample_session::title() }, &session.series());
         assert!(picture.contains("could not be made to fit"));
         assert!(picture.contains("1 refused, 1 illegal<"));
     }
@@ -268,8 +270,8 @@ fn the_largest_numbers_stay_inside() {
 
 #[test]
 fn long_sessions_are_bounded_in_bytes_and_lose_no_mark() {
-    let session = sample::crowd(10_000, 13);
-    let picture = drawn(&sample::title(), &session.series());
+    let session = sample_session::crowd(10_000, 13);
+    let picture = drawn(&sample_session::title(), &session.series());
     assert!(picture.len() < 3_000_000, "{} bytes", picture.len());
     assert!(picture.contains("Of up to 10 calls beside each other the largest is drawn"));
     let resets: u64 = session.series().iter().map(|series| series.totals().marks.reset()).sum();

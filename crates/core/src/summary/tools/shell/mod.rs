@@ -4,23 +4,23 @@
 //! given. What a program writes of its own accord (a build, an inline Python script, a formatter over a folder) names no
 //! file on the command line, so it is out of reach here and is not guessed at.
 
-mod nature;
+mod command_nature;
 mod parser;
 
-pub(super) use self::nature::Nature;
-pub(crate) use self::nature::run_kinds;
-use self::parser::{Command, commands};
-use super::{Change, ToolEffect, arguments::figures_in, outcome::Outcome, patch};
+pub(super) use self::command_nature::CommandNature;
+pub(crate) use self::command_nature::run_kinds;
+use self::parser::{ShellCommand, commands};
+use super::{FileChange, ToolEffect, arguments::figures_in, call_output::CallOutput, patch};
 
 /// How deep `bash -c` is followed.
-pub(super) const DEEPEST: usize = 3;
+pub(super) const MAX_SHELL_DEPTH: usize = 3;
 
 /// What a command line did, with what came back if anything has.
 pub(super) fn effects(
     depth: usize,
     line: &str,
     folder: Option<&str>,
-    outcome: Option<&Outcome<'_>>,
+    outcome: Option<&CallOutput<'_>>,
 ) -> Vec<ToolEffect> {
     let commands = commands(line);
     // The folder of each subshell that is open.
@@ -76,8 +76,8 @@ fn seen_from(folder: Option<&str>, effect: ToolEffect) -> ToolEffect {
 fn touched(
     name: &str,
     words: &[&str],
-    command: &Command<'_>,
-    failed: Option<&Outcome<'_>>,
+    command: &ShellCommand<'_>,
+    failed: Option<&CallOutput<'_>>,
 ) -> Vec<ToolEffect> {
     let has = |letter: char| {
         words.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
@@ -90,31 +90,31 @@ fn touched(
         "sed" | "perl" => {
             let files = behind_script(words);
             match name {
-                _ if has('i') || says("--in-place") => changed(&files, Change::Edited),
+                _ if has('i') || says("--in-place") => changed(&files, FileChange::Edited),
                 "sed" => read(&files, words),
                 _ => Vec::new(),
             }
         }
-        "rm" | "unlink" => changed(&operands, Change::Deleted),
+        "rm" | "unlink" => changed(&operands, FileChange::Deleted),
         "mv" => moved(&operands, true),
         "cp" => moved(&operands, false),
-        "touch" => changed(&operands, Change::Written),
-        "tee" => changed(&operands, if has('a') { Change::Edited } else { Change::Written }),
+        "touch" => changed(&operands, FileChange::Written),
+        "tee" => changed(&operands, if has('a') { FileChange::Edited } else { FileChange::Written }),
         "git" => match operands.split_first() {
             Some((&"mv", operands)) => moved(operands, true),
-            Some((&"rm", operands)) if !says("--cached") => changed(operands, Change::Deleted),
-            Some((&"apply", _)) if !says("--check") => patch::applied(command.input, failed),
+            Some((&"rm", operands)) if !says("--cached") => changed(operands, FileChange::Deleted),
+            Some((&"apply", _)) if !says("--check") => patch::patch_file_effects(command.input, failed),
             _ => Vec::new(),
         },
         "apply_patch" => {
             let given = words.iter().find(|word| word.contains("*** Begin Patch"));
-            patch::applied(given.copied().unwrap_or(command.input), failed)
+            patch::patch_file_effects(given.copied().unwrap_or(command.input), failed)
         }
         _ => Vec::new(),
     }
 }
 
-fn changed(files: &[&str], how: Change) -> Vec<ToolEffect> {
+fn changed(files: &[&str], how: FileChange) -> Vec<ToolEffect> {
     files.iter().map(|path| ToolEffect::Changed { path: (*path).to_owned(), how }).collect()
 }
 
@@ -148,15 +148,16 @@ fn moved(operands: &[&str], is_gone: bool) -> Vec<ToolEffect> {
     let each = sources.iter().flat_map(|source| {
         let own = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let to = if into { format!("{}/{own}", target.trim_end_matches('/')) } else { (*target).to_owned() };
-        let gone = is_gone.then(|| ToolEffect::Changed { path: (*source).to_owned(), how: Change::Deleted });
-        let how = if is_gone { Change::Moved } else { Change::Written };
+        let gone =
+            is_gone.then(|| ToolEffect::Changed { path: (*source).to_owned(), how: FileChange::Deleted });
+        let how = if is_gone { FileChange::Moved } else { FileChange::Written };
         gone.into_iter().chain([ToolEffect::Changed { path: to, how }])
     });
     each.collect()
 }
 
 /// Whether a program, or the shell that opens a file for it, says that it could not do what it was told to.
-fn is_refused(name: &str, path: &str, outcome: Option<&Outcome<'_>>) -> bool {
+fn is_refused(name: &str, path: &str, outcome: Option<&CallOutput<'_>>) -> bool {
     const LINES: usize = 64;
     let lines = outcome.into_iter().flat_map(|outcome| outcome.body.lines()).take(LINES);
     let speaker = |line: &str| {

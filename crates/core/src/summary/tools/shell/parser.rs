@@ -7,25 +7,25 @@
 //!
 //! Every byte is looked at once.
 
-use crate::summary::tools::Change;
+use crate::summary::tools::FileChange;
 
 /// A simple command.
 #[derive(Debug, Default)]
-pub(super) struct Command<'a> {
+pub(super) struct ShellCommand<'a> {
     pub(super) words: Vec<String>,
     /// Files that take its output.
-    pub(super) outputs: Vec<(String, Change)>,
+    pub(super) outputs: Vec<(String, FileChange)>,
     /// The here-document that it reads.
     pub(super) input: &'a str,
     /// How it hangs together with the one before.
-    pub(super) join: Join,
+    pub(super) join: CommandJoin,
     /// How many subshells it stands in.
     pub(super) depth: usize,
 }
 
 /// How a command hangs together with the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Join {
+pub(super) enum CommandJoin {
     /// It runs whatever that one did.
     #[default]
     Then,
@@ -43,23 +43,24 @@ const MOST_WORDS: usize = 1024;
 const DEEPEST: usize = 16;
 
 /// The commands of a line or a script.
-pub(super) fn commands(text: &str) -> Vec<Command<'_>> {
-    let mut parser = Parser { text, at: 0, commands: vec![Command::default()], awaited: Vec::new() };
+pub(super) fn commands(text: &str) -> Vec<ShellCommand<'_>> {
+    let mut parser =
+        ShellParser { text, at: 0, commands: vec![ShellCommand::default()], awaited: Vec::new() };
     parser.list();
     parser.commands.retain(|command| !command.words.is_empty() || !command.outputs.is_empty());
     parser.commands
 }
 
-struct Parser<'a> {
+struct ShellParser<'a> {
     text: &'a str,
     at: usize,
     /// The last one is open.
-    commands: Vec<Command<'a>>,
+    commands: Vec<ShellCommand<'a>>,
     /// Here-documents whose text begins after this line: the line that ends each, and the command that reads it.
     awaited: Vec<(String, usize)>,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> ShellParser<'a> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -82,7 +83,7 @@ impl<'a> Parser<'a> {
         &rest[..end]
     }
 
-    fn open(&mut self) -> &mut Command<'a> {
+    fn open(&mut self) -> &mut ShellCommand<'a> {
         self.commands.last_mut().expect("one is always open")
     }
 
@@ -93,19 +94,19 @@ impl<'a> Parser<'a> {
                 '\n' => {
                     self.at += 1;
                     self.here_documents();
-                    self.finish(Join::Then);
+                    self.finish(CommandJoin::Then);
                 }
                 '#' => drop(self.until(&['\n'])),
                 '<' | '>' => self.redirect(),
                 '&' if self.rest().starts_with("&>") => self.at += 1,
                 ';' | '(' | ')' | '&' | '|' => {
                     let join = if self.eat("&&") {
-                        Join::And
+                        CommandJoin::And
                     } else if self.eat("||") {
-                        Join::Then
+                        CommandJoin::Then
                     } else {
                         self.at += 1;
-                        if letter == '|' { Join::Pipe } else { Join::Then }
+                        if letter == '|' { CommandJoin::Pipe } else { CommandJoin::Then }
                     };
                     self.finish(join);
                     let depth = &mut self.open().depth;
@@ -129,14 +130,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Ends the command at hand. An end without a command leaves the way in which the next one is joined.
-    fn finish(&mut self, join: Join) {
+    fn finish(&mut self, join: CommandJoin) {
         let is_full = self.commands.len() >= MOST_COMMANDS;
         let open = self.open();
         let depth = open.depth;
         if open.words.is_empty() && open.outputs.is_empty() {
-            open.join = if join == Join::Then { open.join } else { join };
+            open.join = if join == CommandJoin::Then { open.join } else { join };
         } else if !is_full {
-            self.commands.push(Command { join, depth, ..Command::default() });
+            self.commands.push(ShellCommand { join, depth, ..ShellCommand::default() });
         }
     }
 
@@ -150,13 +151,13 @@ impl<'a> Parser<'a> {
             self.awaited.extend(is_document.then_some((end, reader)));
         } else if self.eat(">>") {
             let to = self.target();
-            self.open().outputs.push((to, Change::Edited));
+            self.open().outputs.push((to, FileChange::Edited));
         } else if self.eat(">") {
             self.eat("|");
             let is_duplicate = self.eat("&");
             let to = self.target();
             if !(is_test || is_duplicate && is_number(&to)) {
-                self.open().outputs.push((to, Change::Written));
+                self.open().outputs.push((to, FileChange::Written));
             }
         } else {
             self.at += 1;

@@ -1,0 +1,250 @@
+//! Answers to a model's calls of the recall tool: parts of its session that were left out.
+//!
+//! A model that calls the recall tool is answered by the gateway. The client never sees the call: these calls and
+//! results are in the log as [hidden](epitome_wire::history_rewrite::HIDDEN_ORIGIN), are sent again in their place, and are passed
+//! over when the client's history is compared.
+
+use std::fmt::Write;
+
+use epitome_core::{AnnotatedEvent, ContentPart, Event, Fact, LoggedEvent, Seq, ThreadId, event::ToolCall};
+use epitome_store::{
+    SqliteStore, StoreError,
+    records::{CommitRecord, HitLocation, SearchQuery, SearchScope, SnippetPart},
+};
+use epitome_wire::{
+    Format,
+    history_rewrite::HIDDEN_ORIGIN,
+    incoming::{IncomingRequest, with_unit_digests},
+    message_builder::{ToolResultInput, ToolResultStatus},
+    recall_tool::{self, RecallArguments, RecallCalls},
+};
+
+use super::{RewrittenRequest, request_rewrite::rewrite_request, rewrite_body::RewriteInput};
+use crate::{
+    recorder::{MAX_PLACE_ATTEMPTS, PendingRecord, RecordError, RequestArrival, TrafficRecorder},
+    session::{SessionError, call_input::CallInput, call_replay},
+};
+
+/// Largest number of letters returned at a time.
+pub(crate) const MAX_RECALL_CHARS: usize = 24_000;
+
+/// Largest number of places that a search returns.
+const PLACES: usize = 8;
+
+/// Form in which a client received an answer that called the recall tool.
+#[derive(Clone, Debug)]
+pub enum RecallAnswerForm {
+    /// The answer that continued others, as the end of one answer, in the client's form.
+    Joined(Vec<Event>),
+    /// An answer without its calls of the tool, which had others beside them.
+    Without {
+        /// The answer in the client's form.
+        seen: Vec<Event>,
+        /// The calls.
+        calls: Vec<ToolCall>,
+    },
+}
+
+impl TrafficRecorder {
+    /// Handles an answer that called the recall tool and nothing else: records it with the results, and returns the
+    /// request that goes on from there. `None` if there is no such request.
+    pub fn recall(
+        &self,
+        ticket: &mut PendingRecord,
+        arrival: &RequestArrival<'_>,
+        recalls: &RecallCalls,
+    ) -> Result<Option<RewrittenRequest>, RecordError> {
+        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
+        let mut seen = IncomingRequest::read(arrival.format, arrival.body, &self.memo)?;
+        self.resolve(arrival.principal, &mut seen)?;
+        if !self.write_now(ticket)? {
+            return Ok(None);
+        }
+        let format = arrival.format;
+        let answer = format.decode_response(&recalls.answer)?;
+        let records = vec![CommitRecord::Outcome(self.outcome_of(ticket, call, &answer, arrival.at))];
+        let mut events = hidden_calls(ticket, with_unit_digests(format, answer));
+        let most = live.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
+        events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
+        let events: Vec<AnnotatedEvent> =
+            events.into_iter().map(|event| event.at(Some(arrival.at)).into()).collect();
+        let mut after = ticket.head;
+        let mut tries = 0;
+        loop {
+            let Some(frame) = seen.frame() else { return Ok(None) };
+            let unsent = Some(ticket.unsent.unwrap_or(after.next()));
+            let (events, records) = (events.clone(), records.clone());
+            let arriving = CallInput { events, records, ..CallInput::default() };
+            let request = RewriteInput {
+                seen: &seen,
+                shared: arrival.shared,
+                frame,
+                unsent,
+                recall: true,
+                takes_tools: true,
+                below: None,
+                client: None,
+            };
+            let made = rewrite_request(&live, (after, arriving), request);
+            if let Err(SessionError::Store(error)) = &made
+                && tries < MAX_PLACE_ATTEMPTS
+                && let Some(head) = self.moved_unsaid(ticket, error)?
+            {
+                if let Err(error) = live.reload() {
+                    return self.mark_replaced(ticket, Err(error));
+                }
+                (after, tries) = (head, tries + 1);
+                continue;
+            }
+            let recalled = self.mark_replaced(ticket, made)?;
+            if recalled.is_some() {
+                ticket.unsent = unsent;
+            }
+            return Ok(recalled);
+        }
+    }
+
+    /// Current end of a request's thread, if only events without messages were added meanwhile: a compaction, or a
+    /// pin.
+    fn moved_unsaid(&self, ticket: &PendingRecord, error: &StoreError) -> Result<Option<Seq>, StoreError> {
+        if !error.is_conflict() {
+            return Ok(None);
+        }
+        let head = self.store().thread(ticket.thread)?.head;
+        Ok((head.link.normal == ticket.link).then_some(head.seq))
+    }
+
+    /// Results for calls of the tool, as events that the client does not have.
+    pub(crate) fn results(
+        &self,
+        thread: ThreadId,
+        format: Format,
+        calls: &[ToolCall],
+        most: usize,
+    ) -> Vec<Event> {
+        let texts: Vec<(String, ToolResultStatus)> =
+            calls.iter().map(|call| given(self.store(), thread, call, most)).collect();
+        let results: Vec<ToolResultInput<'_>> = calls
+            .iter()
+            .zip(&texts)
+            .map(|(call, (text, ended))| ToolResultInput { call, text, ended: *ended })
+            .collect();
+        format.say_results(&results).into_iter().map(hidden).collect()
+    }
+}
+
+/// An answer as it is recorded, if its client has it in another form.
+pub(crate) fn as_client_saw(
+    ticket: &PendingRecord,
+    answer: Vec<Event>,
+    told: &RecallAnswerForm,
+) -> Vec<Event> {
+    let seen = match told {
+        RecallAnswerForm::Joined(seen) | RecallAnswerForm::Without { seen, .. } => seen,
+    };
+    if ticket.format == Format::OpenaiResponses {
+        // In Responses every item is separate, and only the calls are hidden.
+        return hidden_calls(ticket, answer);
+    }
+    // The digest of the client's form recognises it later.
+    let known = seen.iter().rev().find_map(|event| event.normal);
+    let mut answer: Vec<Event> = answer
+        .into_iter()
+        .map(|event| if is_said(&event) { Event { normal: None, ..hidden(event) } } else { event })
+        .collect();
+    if let Some(last) = answer.iter_mut().rev().find(|event| is_said(event)) {
+        last.normal = known;
+    }
+    answer
+}
+
+/// The events of an answer that calls the tool. If items are separate the client has all but these calls; they are
+/// still sent again as the model wrote them.
+fn hidden_calls(ticket: &PendingRecord, answer: Vec<Event>) -> Vec<Event> {
+    let is_call = |event: &Event| event.fact.calls().any(|call| recall_tool::is_recall_call(call).is_some());
+    let hide = |event: Event| match ticket.format {
+        _ if !is_said(&event) => event,
+        // The provider has not stored this item, and would refuse a reference to it.
+        Format::OpenaiResponses if !ticket.keeps_answer && is_unsealed(&event) => {
+            Event { fact: Fact::Carried { kind: "reasoning_unsealed".to_owned() }, ..hidden(event) }
+        }
+        Format::OpenaiResponses if !is_call(&event) => {
+            Event { origin: Some(HIDDEN_ORIGIN.to_owned()), ..event }
+        }
+        _ => hidden(event),
+    };
+    answer.into_iter().map(hide).collect()
+}
+
+fn is_said(event: &Event) -> bool {
+    matches!(event.fact, Fact::AssistantSaid { .. })
+}
+
+/// Returns true if an item is reasoning that only its provider could recognise.
+fn is_unsealed(event: &Event) -> bool {
+    let is_open = |part: &ContentPart| matches!(part, ContentPart::Reasoning { seal: None, .. });
+    !event.fact.parts().is_empty() && event.fact.parts().iter().all(is_open)
+}
+
+fn hidden(event: Event) -> Event {
+    Event { origin: Some(HIDDEN_ORIGIN.to_owned()), normal: None, ..event }
+}
+
+/// Result of one call of the tool, and its outcome.
+fn given(store: &SqliteStore, thread: ThreadId, call: &ToolCall, most: usize) -> (String, ToolResultStatus) {
+    let asked = recall_tool::is_recall_call(call).unwrap_or_default();
+    match found(store, thread, &asked, most) {
+        Ok(text) => (cut(text, most), ToolResultStatus::Well),
+        Err(text) => (text, ToolResultStatus::Badly),
+    }
+}
+
+fn found(
+    store: &SqliteStore,
+    thread: ThreadId,
+    asked: &RecallArguments,
+    most: usize,
+) -> Result<String, String> {
+    if let Some(handle) = &asked.handle {
+        let mut text = String::new();
+        let mut tell = |LoggedEvent { id, event, .. }: LoggedEvent| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "[{} {}]\n{}\n", id.seq, event.fact.kind(), event.fact.text());
+            text.len() <= most
+        };
+        call_replay::recall_while(store, thread, handle, &mut tell).map_err(|error| error.to_string())?;
+        return Ok(text);
+    }
+    let Some(query) = &asked.query else {
+        return Err(
+            "Say which: `handle` as a summary or a stub gives it, or `query` with words to look for."
+                .to_owned(),
+        );
+    };
+    let search = SearchQuery { words: query.clone(), scope: SearchScope::Thread(thread), limit: PLACES };
+    let hits = store.search(&search).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    for hit in &hits {
+        if let HitLocation::Event { id, .. } = &hit.found {
+            let snippet: String = hit
+                .snippet
+                .iter()
+                .map(|excerpt| match excerpt {
+                    SnippetPart::Plain(text) | SnippetPart::Match(text) => text.as_str(),
+                })
+                .collect();
+            let _ = writeln!(text, "recall {}:{}: {snippet}", thread.short(), id.seq);
+        }
+    }
+    if text.is_empty() { Err(format!("Nothing in this session says `{query}`.")) } else { Ok(text) }
+}
+
+/// Cuts a text to the length returned at a time.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("\n[there is more: ask for fewer events at a time]");
+    }
+    text
+}

@@ -1,0 +1,471 @@
+//! Cached state of the threads whose requests are composed.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use epitome_core::{
+    SessionId, ThreadId, Tokens,
+    cost::CacheTerms,
+    event::{Timestamp, Usage},
+    policy::Policy,
+    profile::{CacheRules, Profiles, TokenPrices},
+};
+use epitome_store::{SqliteStore, StoreError, records::ThreadOpening};
+use epitome_wire::Format;
+use tokio::runtime::Handle;
+
+use super::{
+    RewriteSettings, SessionSummariser,
+    client_cache::ClientPrefixes,
+    fork_inheritance::ForkInheritance,
+    relayed_threads::{RelayedThread, RelayedThreadCache},
+    rewrite_body::RewriteState,
+};
+use crate::{
+    observe::lru::ThreadLru,
+    recorder::PendingRecord,
+    session::{
+        SessionError, WarmRequestMode,
+        background_compactor::{WorkOutcome, work_one, worker},
+        engine::{SessionClock, SessionEngine, SummariserConfig},
+        pending_updates::AppendedEvents,
+        setup::{RequestLimit, SessionSetup},
+    },
+    summarise::{SummariserScope, Summarize, SummaryFuture, SummaryInstructions, SummaryRequest},
+};
+
+/// Cached state of a thread whose requests are composed.
+#[derive(Debug)]
+pub(crate) struct CachedThread {
+    pub(super) desk: Arc<SessionEngine>,
+    setup: Arc<SessionSetup>,
+    loom: Mutex<RewriteState>,
+    /// Summariser with the newest request's model and key.
+    newest: Option<Arc<ClientModelSummariser>>,
+}
+
+impl CachedThread {
+    /// For a thread that is made with its first call.
+    pub(super) fn fresh(
+        store: &Arc<SqliteStore>,
+        place: (SessionId, ThreadId),
+        setup: Arc<SessionSetup>,
+        composing: &RewriteSettings,
+        summariser: Option<&SessionSummariser>,
+    ) -> Self {
+        let (maker, newest) = maker(&setup, composing, summariser);
+        let heard = composing.heard.listeners.clone();
+        let desk = SessionEngine::fresh(Arc::clone(store), place, Arc::clone(&setup), maker, heard, clock());
+        Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest }
+    }
+
+    /// For an existing thread.
+    pub(super) fn open(
+        store: &Arc<SqliteStore>,
+        place: (SessionId, ThreadId),
+        setup: Arc<SessionSetup>,
+        composing: &RewriteSettings,
+        summariser: Option<&SessionSummariser>,
+    ) -> Result<Self, SessionError> {
+        let (maker, newest) = maker(&setup, composing, summariser);
+        let heard = composing.heard.listeners.clone();
+        let loom = RewriteState::restore(store, place.1)?;
+        let (hooks, of) = (Arc::default(), Arc::clone(&setup));
+        let desk = SessionEngine::open(Arc::clone(store), place, of, hooks, maker, heard, clock())?;
+        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
+    }
+
+    /// For a fork in which no call was made yet.
+    pub(super) fn open_fork(
+        store: &Arc<SqliteStore>,
+        place: (SessionId, ThreadId),
+        setup: Arc<SessionSetup>,
+        composing: &RewriteSettings,
+        summariser: Option<&SessionSummariser>,
+        inherited: Option<&ForkInheritance>,
+    ) -> Result<Self, SessionError> {
+        let live = Self::open(store, place, setup, composing, summariser)?;
+        if let Some(inherited) = inherited {
+            live.desk.inherit(inherited)?;
+            live.rewrite_state()?.inherits(inherited);
+        }
+        Ok(live)
+    }
+
+    /// State of its requests. A panic while it was locked makes it invalid, so it is read again.
+    pub(super) fn rewrite_state(&self) -> Result<MutexGuard<'_, RewriteState>, SessionError> {
+        match self.loom.lock() {
+            Ok(loom) => Ok(loom),
+            Err(poisoned) => {
+                let mut loom = poisoned.into_inner();
+                *loom = RewriteState::restore(&self.desk.store, self.desk.thread)?;
+                self.loom.clear_poison();
+                Ok(loom)
+            }
+        }
+    }
+
+    /// Drops the state and reads it again: a request that was rewritten in vain leaves it wrong.
+    pub(super) fn reload(&self) -> Result<(), SessionError> {
+        *self.rewrite_state()? = RewriteState::restore(&self.desk.store, self.desk.thread)?;
+        Ok(())
+    }
+
+    /// Returns true if its calls are made with `setup`.
+    pub(super) fn is_set_up(&self, setup: &SessionSetup) -> bool {
+        self.setup.is_like(setup)
+    }
+
+    /// Sets the next request's own limit.
+    pub(super) fn is_limited(&self, limit: RequestLimit) -> Result<(), SessionError> {
+        self.desk.state()?.limit = Some(limit);
+        Ok(())
+    }
+
+    /// Setup of its calls.
+    pub(crate) fn setup(&self) -> Arc<SessionSetup> {
+        Arc::clone(&self.setup)
+    }
+
+    /// Approximate number of letters that the next request has room for; `None` if no limit is known.
+    pub(super) fn remaining_chars(&self) -> Result<Option<usize>, StoreError> {
+        let state = match self.desk.state() {
+            Ok(state) => state,
+            Err(SessionError::Store(error)) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let ceiling = state.budget().ceiling();
+        let room = ceiling.less(state.view.context().tokens());
+        Ok((ceiling != Tokens::MAX).then(|| usize::try_from(room.0.saturating_mul(3)).unwrap_or(usize::MAX)))
+    }
+
+    /// Sets the summariser that the newest request came with.
+    pub(super) fn summarise_with(&self, summariser: Option<&SessionSummariser>) {
+        if let (Some(newest), Some(summariser)) = (&self.newest, summariser) {
+            newest.is_now(Arc::clone(&summariser.summarise));
+        }
+    }
+
+    /// Notes the provider's count for an answered call.
+    pub(crate) fn counted(&self, call: u64, usage: &Usage) {
+        self.desk.inbox.counted(call, usage);
+    }
+
+    /// Notes that events were appended to the thread.
+    pub(crate) fn appended(&self, appended: AppendedEvents) {
+        self.desk.inbox.appended(appended);
+    }
+
+    /// Works on a summary that is due, in the background, if there is a runtime for it.
+    pub(super) fn work(&self) {
+        if self.desk.maker.is_none() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let desk = Arc::clone(&self.desk);
+        runtime.spawn(async move {
+            let worker = worker();
+            // Failures are reported to listeners, and retried with a later call.
+            while let Ok(WorkOutcome::One) = work_one(&desk, &worker).await {}
+        });
+    }
+}
+
+/// Cache of the threads whose requests are composed, bounded.
+#[derive(Debug)]
+pub(crate) struct ThreadCache {
+    kept: Mutex<ThreadLru<Arc<CachedThread>>>,
+    setups: Mutex<SetupsByModel>,
+    /// Recent requests of clients.
+    pub(crate) clients: ClientPrefixes,
+    /// Threads whose newest requests were relayed as they came.
+    relayed: RelayedThreadCache,
+}
+
+/// Setups by format and model, one for each policy in use there.
+type SetupsByModel = HashMap<(Format, String), Vec<(Policy, Arc<SessionSetup>)>>;
+
+/// Number of models for which setups are kept.
+const MODELS: usize = 256;
+
+/// Number of policies kept for each model.
+const POLICIES: usize = 64;
+
+/// Total weight of the cache: the last bodies of some hundred large sessions, which are the largest part of it.
+const MAX_CACHE_WEIGHT: Tokens = Tokens(24_000_000);
+
+impl Default for ThreadCache {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::new(ThreadLru::new(MAX_CACHE_WEIGHT)),
+            setups: Mutex::default(),
+            clients: ClientPrefixes::default(),
+            relayed: RelayedThreadCache::default(),
+        }
+    }
+}
+
+impl ThreadCache {
+    pub(crate) fn get(&self, thread: ThreadId) -> Option<Arc<CachedThread>> {
+        self.kept().get(thread).cloned()
+    }
+
+    /// State of a request's thread: as others have left it since, or as the ticket holds it.
+    pub(super) fn of(&self, ticket: &PendingRecord) -> Option<Arc<CachedThread>> {
+        self.get(ticket.thread).or_else(|| ticket.live.clone())
+    }
+
+    pub(super) fn put(&self, thread: ThreadId, live: &Arc<CachedThread>) {
+        // A token is about four bytes.
+        let weight = Tokens(live.rewrite_state().map_or(0, |loom| loom.weight()) as u64 / 4 + 1_000);
+        self.kept().put(thread, Arc::clone(live), weight);
+        drop(self.relayed.take(thread));
+    }
+
+    pub(crate) fn forget(&self, thread: ThreadId) {
+        drop(self.kept().take(thread));
+        drop(self.relayed.take(thread));
+    }
+
+    /// State of a thread from which a request to be relayed continues, or a new one if the request opens it.
+    pub(crate) fn relayed(
+        &self,
+        store: &SqliteStore,
+        thread: ThreadId,
+        opens: Option<&ThreadOpening>,
+    ) -> Result<RelayedThread, SessionError> {
+        match (opens, self.relayed.take(thread)) {
+            (Some(_), _) => Ok(RelayedThread::fresh()),
+            (None, Some(relayed)) => Ok(relayed),
+            (None, None) => RelayedThread::read(store, thread),
+        }
+    }
+
+    /// Notes that the newest request of a thread was relayed: the next one to be composed reads the thread again.
+    pub(crate) fn note_relayed(&self, thread: ThreadId, relayed: RelayedThread) {
+        drop(self.kept().take(thread));
+        self.relayed.put(thread, relayed);
+    }
+
+    /// Notes that events were appended to a thread whose newest request was relayed.
+    pub(crate) fn appended(&self, thread: ThreadId, appended: AppendedEvents) {
+        self.relayed.appended(thread, appended);
+    }
+
+    /// Setup for requests to a model.
+    pub(super) fn setup(
+        &self,
+        format: Format,
+        model: &str,
+        composing: &RewriteSettings,
+    ) -> Arc<SessionSetup> {
+        let mut setups = self.setups.lock().unwrap_or_else(PoisonError::into_inner);
+        if setups.len() >= MODELS {
+            setups.clear();
+        }
+        let known = setups.entry((format, model.to_owned())).or_default();
+        // A policy may be changed under its name while the gateway runs: its content counts, not its name.
+        if let Some((_, setup)) = known.iter().find(|(policy, _)| *policy == composing.policy) {
+            return Arc::clone(setup);
+        }
+        if known.len() >= POLICIES {
+            known.clear();
+        }
+        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
+        let setup = Arc::new(setup);
+        known.push((composing.policy.clone(), Arc::clone(&setup)));
+        setup
+    }
+
+    fn kept(&self) -> MutexGuard<'_, ThreadLru<Arc<CachedThread>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn clock() -> SessionClock {
+    SessionClock(Arc::new(|| Timestamp(jiff::Timestamp::now().as_millisecond())))
+}
+
+/// Summariser settings of a thread.
+fn maker(
+    setup: &SessionSetup,
+    composing: &RewriteSettings,
+    summariser: Option<&SessionSummariser>,
+) -> (Option<SummariserConfig>, Option<Arc<ClientModelSummariser>>) {
+    let Some(summariser) = summariser else { return (None, None) };
+    let prices = prices(&composing.profiles, &summariser.model);
+    let newest = Arc::new(ClientModelSummariser::new(Arc::clone(&summariser.summarise)));
+    let terms = match (&summariser.warm, &setup.terms) {
+        (WarmRequestMode::IfCheaper, Some(terms)) => terms.clone(),
+        _ => CacheTerms::new(&CacheRules::default(), &prices),
+    };
+    let maker = SummariserConfig {
+        summariser: Arc::clone(&newest) as Arc<dyn Summarize>,
+        careful: None,
+        prices,
+        terms,
+        warm: summariser.warm,
+        instructions: SummaryInstructions::default(),
+    };
+    (Some(maker), Some(newest))
+}
+
+fn prices(profiles: &Profiles, model: &str) -> TokenPrices {
+    profiles.find(model).map(|profile| profile.prices).unwrap_or_default()
+}
+
+/// A summariser that uses the model and key of the newest request.
+#[derive(Debug)]
+struct ClientModelSummariser {
+    name: String,
+    now: Mutex<Arc<dyn Summarize>>,
+}
+
+impl ClientModelSummariser {
+    fn new(now: Arc<dyn Summarize>) -> Self {
+        Self { name: now.name().to_owned(), now: Mutex::new(now) }
+    }
+
+    fn is_now(&self, now: Arc<dyn Summarize>) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    fn now(&self) -> Arc<dyn Summarize> {
+        Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Summarize for ClientModelSummariser {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn window(&self) -> Tokens {
+        self.now().window()
+    }
+
+    fn scope(&self) -> SummariserScope {
+        self.now().scope()
+    }
+
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
+        let now = self.now();
+        Box::pin(async move { now.summarize(request).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use epitome_core::{
+        Seq, TokenCounter,
+        meter::{Meter, TokenOverhead},
+        policy::Policy,
+    };
+    use epitome_store::{EventLog, SqliteOptions};
+
+    use super::{super::*, *};
+    use crate::recorder::{EndedExchange, ExchangeOutcome, FinishOutcome, RequestArrival, TrafficRecorder};
+
+    const FORMAT: Format = Format::OpenaiChat;
+
+    /// A counter of words that also counts how often each text was counted.
+    #[derive(Default)]
+    struct Asked(Mutex<HashMap<String, u64>>);
+
+    impl TokenCounter for Asked {
+        fn name(&self) -> &'static str {
+            "asked"
+        }
+
+        fn count(&self, text: &str) -> Tokens {
+            *self.0.lock().unwrap().entry(text.to_owned()).or_default() += 1;
+            Tokens(text.split_whitespace().count() as u64)
+        }
+    }
+
+    /// A recorder whose store uses the same counter as its sessions.
+    fn recorder(composing: &RewriteSettings, asked: &Arc<Asked>) -> TrafficRecorder {
+        let counter = Some(Arc::clone(asked) as _);
+        let store = SqliteStore::temporary(SqliteOptions { counter, ..SqliteOptions::default() }).unwrap();
+        let recorder = TrafficRecorder::new(Arc::new(store));
+        let usual = SessionSetup::new(FORMAT, "m", None, &composing.policy, &composing.profiles, Tokens(0));
+        let meter = Arc::new(Meter::new(Arc::clone(asked) as _, TokenOverhead::default()));
+        let setup = Arc::new(SessionSetup { meter, ..usual });
+        let setups = vec![(composing.policy.clone(), setup)];
+        recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setups);
+        recorder
+    }
+
+    fn answer(recorder: &TrafficRecorder, ticket: PendingRecord, text: &str) {
+        let answer = format!(
+            r#"{{"id": "{text}", "object": "chat.completion", "created": 1, "model": "m", "choices": [{{"index": 0,
+                "finish_reason": "stop", "message": {{"role": "assistant", "content": "{text}"}}}}]}}"#
+        );
+        let end = EndedExchange {
+            answer: FORMAT.decode_response(&answer).unwrap(),
+            ending: ExchangeOutcome::Complete,
+            status: Some(200),
+            bytes: 10,
+            first_byte: None,
+            took: Duration::ZERO,
+            at: Timestamp(2),
+            observed: None,
+            told: None,
+        };
+        let (tell, heard) = mpsc::channel();
+        recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
+        assert!(matches!(heard.recv().unwrap(), Ok(FinishOutcome::Done)));
+    }
+
+    #[test]
+    fn what_is_said_in_exchanges_that_are_written_with_their_answers_is_counted_once() {
+        let composing = RewriteSettings {
+            policy: Policy::named("epitome").unwrap().clone(),
+            profiles: Arc::new(Profiles::builtin()),
+            window: None,
+            holdout: 0,
+            command: None,
+            recall: false,
+            with_answers: true,
+            heard: LifecycleHub::default(),
+        };
+        let asked = Arc::new(Asked::default());
+        let recorder = recorder(&composing, &asked);
+        let message = |role: &str, text: &str| format!(r#"{{"role": "{role}", "content": "{text}"}}"#);
+        let mut messages = vec![message("system", "Be brief.")];
+        let mut thread = None;
+        for turn in 0..3 {
+            messages.push(message("user", &format!("Question number {turn}?")));
+            let body = format!(r#"{{"model": "m", "messages": [{}]}}"#, messages.join(", "));
+            let header = |name: &str| (name == "x-epitome-session").then_some("one");
+            let arrival = RequestArrival {
+                principal: "",
+                format: FORMAT,
+                body: &body,
+                shared: None,
+                header: &header,
+                at: Timestamp(1),
+                purpose: None,
+            };
+            let composed =
+                recorder.rewrite(&arrival, &composing, &RequestOverrides::default(), &|_| None).unwrap();
+            assert!(composed.ticket.unwritten_bytes() > 0, "turn {turn}: it waits for its answer");
+            assert_eq!(*thread.get_or_insert(composed.ticket.thread), composed.ticket.thread);
+            let said = format!("Answer number {turn}.");
+            answer(&recorder, composed.ticket, &said);
+            messages.push(message("assistant", &said));
+        }
+        let mut texts = 0;
+        for logged in recorder.store().read(thread.unwrap(), Seq(1), 100).unwrap() {
+            logged.event.visit_counted(&mut |text| {
+                texts += 1;
+                assert_eq!(asked.0.lock().unwrap().get(text), Some(&1), "{text}");
+            });
+        }
+        assert_eq!(texts, 7);
+    }
+}

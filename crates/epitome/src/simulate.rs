@@ -1,0 +1,417 @@
+//! Rehearsal of a session: each of its model calls, made again under a policy as if live.
+//!
+//! A [`MeteredThread`] holds the events, counted once. [`SimulationSettings::run`] plays it to a [`ModelView`] and stops before
+//! each answer, as an agent would: the view is prepared, rendered, and shown to the caller; then the recorded
+//! answer is added.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Fact, LoggedEvent, Seq, Tokens,
+    budget::Budget,
+    context::EventNaming,
+    cost::{CacheTerms, Prompt, RequestExtension, extends},
+    event::Timestamp,
+    id::{AnswerId, ModelName},
+    meter::Meter,
+    model_view::{EpochCause, ModelView, NextCall, PreparationReport},
+    pipeline::ReductionStep,
+    policy::{LimitSize, Policy},
+    profile::{ProviderRule, Share},
+    projection::{EventLine, project},
+    summary::SummaryFocus,
+};
+use epitome_wire::{
+    Format, PromptMemo,
+    render::{RenderOptions, RenderedRequest, settle_thinking},
+};
+use serde::Serialize;
+
+use crate::{
+    compact::{self, CompactError, CompactedRequest, CompactionReport},
+    token_margin::TokenMargin,
+};
+
+/// Events of a thread, with the counts of their texts.
+#[derive(Clone, Debug)]
+pub struct MeteredThread {
+    line: EventLine,
+    meter: Arc<Meter>,
+    names: EventNaming,
+}
+
+impl MeteredThread {
+    /// Counts events that have no counts yet.
+    pub fn new(line: EventLine, meter: Arc<Meter>, names: EventNaming) -> Self {
+        Self { line: line.count_missing(&meter), meter, names }
+    }
+
+    /// Meter of the counts.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+}
+
+/// Settings of a rehearsal.
+#[derive(Clone, Debug)]
+pub struct SimulationSettings {
+    policy: Policy,
+    budget: Budget,
+    format: Format,
+    options: RenderOptions,
+    terms: Option<CacheTerms>,
+    model: Option<ModelName>,
+    focus: Option<SummaryFocus>,
+}
+
+impl SimulationSettings {
+    /// Rehearses under `policy`, with requests within `budget`, for a model with these rendering options.
+    /// Without the terms of its cache, time and money are ignored.
+    pub fn new(
+        policy: &Policy,
+        budget: Budget,
+        format: Format,
+        options: RenderOptions,
+        terms: Option<CacheTerms>,
+    ) -> Self {
+        let shape = policy.summary.map(|rules| rules.shape).unwrap_or_default();
+        Self {
+            budget: policy.budget(budget),
+            policy: policy.clone().for_rules(options.rules.as_set()),
+            format,
+            options: RenderOptions { summary: shape, ..options },
+            terms,
+            model: None,
+            focus: None,
+        }
+    }
+
+    /// Sends every call to this model, whichever model answered.
+    pub fn with_model(mut self, model: ModelName) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// Makes summaries that attend to `focus`.
+    pub fn with_focus(mut self, focus: Option<&SummaryFocus>) -> Self {
+        self.focus = focus.cloned();
+        self
+    }
+
+    /// Largest size of a request, with the policy's limits.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Options that requests are rendered with.
+    pub fn options(&self) -> &RenderOptions {
+        &self.options
+    }
+}
+
+/// A call of a rehearsal, ready to be sent.
+#[derive(Debug)]
+pub struct SimulationCall<'a> {
+    /// Number of the call, from 0.
+    pub number: u64,
+    /// Time of the call: that of the last event before it.
+    pub at: Option<Timestamp>,
+    /// The model that answered.
+    pub model: Option<&'a ModelName>,
+    /// The recorded answer.
+    pub answer: &'a LoggedEvent,
+    /// The view it was rendered from.
+    pub view: &'a ModelView,
+    /// Steps that prepared it.
+    pub prepared: &'a PreparationReport,
+    /// The request.
+    pub rendered: &'a RenderedRequest,
+    /// The request as a cache sees it.
+    pub prompt: &'a Prompt,
+}
+
+/// A call of a rehearsal that could not be made.
+#[derive(Debug)]
+pub struct FailedSimulationCall<'a> {
+    /// Number of the call, from 0.
+    pub number: u64,
+    /// Time of the call.
+    pub at: Option<Timestamp>,
+    /// The recorded answer.
+    pub answer: &'a LoggedEvent,
+    /// Reason for the failure.
+    pub error: CompactError,
+}
+
+impl SimulationSettings {
+    /// Plays a script, and calls `each` for every call or failure. Returns the view after the last event.
+    pub fn run(
+        &self,
+        script: &MeteredThread,
+        mut each: impl FnMut(Result<SimulationCall<'_>, FailedSimulationCall<'_>>),
+    ) -> ModelView {
+        let mut stage = SimulationState::new(script);
+        let mut answering: Option<AnswerId> = None;
+        let mut number = 0;
+        for (event, pieces) in script.line.events_with_counts() {
+            if let Fact::AssistantSaid { answer, model, .. } = &event.event.fact {
+                // Fragments of one answer belong to one call, and an answer that opens a session to none.
+                let goes_on = answer.is_some() && *answer == answering;
+                if !goes_on && stage.has_history() {
+                    let model = self.model.as_ref().or(model.as_ref());
+                    self.call(&mut stage, number, model, event, &mut each);
+                    number += 1;
+                }
+                answering.clone_from(answer);
+            }
+            stage.now = event.event.time.or(stage.now);
+            stage.view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+        }
+        stage.view
+    }
+
+    fn call(
+        &self,
+        stage: &mut SimulationState,
+        number: u64,
+        model: Option<&ModelName>,
+        answer: &LoggedEvent,
+        each: &mut impl FnMut(Result<SimulationCall<'_>, FailedSimulationCall<'_>>),
+    ) {
+        let (terms, focus) = (self.terms.as_ref(), self.focus.as_ref());
+        let moment = NextCall { now: stage.now, model, terms, focus, ..NextCall::default() };
+        match self.render_next(&mut stage.view, &moment, &mut stage.memo) {
+            Ok((mut prepared, rendered, prompt)) => {
+                let at = stage.now;
+                let extends = stage
+                    .sent
+                    .as_ref()
+                    .is_none_or(|sent| extends(sent, &prompt) == RequestExtension::Extends);
+                if !extends && prepared.cause.is_none() {
+                    stage.view.reset(EpochCause::Format);
+                    prepared.cause = Some(EpochCause::Format);
+                }
+                let view = &stage.view;
+                let (prepared, rendered) = (&prepared, &rendered);
+                each(Ok(SimulationCall {
+                    number,
+                    at,
+                    model,
+                    answer,
+                    view,
+                    prepared,
+                    rendered,
+                    prompt: &prompt,
+                }));
+                stage.view.sent(at);
+                stage.sent = Some(prompt);
+            }
+            Err(error) => {
+                stage.view.abandon();
+                each(Err(FailedSimulationCall { number, at: stage.now, answer, error }));
+            }
+        }
+    }
+
+    /// The same rehearsal for a request that stands alone, under a policy that takes the cache into account.
+    /// No cache holds any of it and no reset follows it, so saving money is no reason to make it small: it is
+    /// left as it is if it fits, and else filled to the size at which work would begin, which leaves room for
+    /// a few calls.
+    fn standing_alone(&self) -> Option<Self> {
+        self.policy.limits.cold?;
+        let mut alone = self.clone();
+        alone.policy.limits.cold = Some(LimitSize::Share(Share::percent(100)));
+        alone.budget = self.budget.clone().with_thresholds(
+            self.budget.trigger(),
+            self.budget.force(),
+            self.budget.force(),
+        );
+        Some(alone)
+    }
+
+    /// Prepares a view for its next call, and renders it.
+    pub fn render_next(
+        &self,
+        view: &mut ModelView,
+        moment: &NextCall<'_>,
+        memo: &mut PromptMemo,
+    ) -> Result<(PreparationReport, RenderedRequest, Prompt), CompactError> {
+        let prepared = self.prepare(view, moment)?;
+        let rendered = self.format.render(view.context(), &self.options)?;
+        let prompt = self.format.prompt(&rendered.body, memo)?;
+        Ok((prepared, rendered, prompt))
+    }
+
+    /// Prepares a view for its next call.
+    pub(crate) fn prepare(
+        &self,
+        view: &mut ModelView,
+        moment: &NextCall<'_>,
+    ) -> Result<PreparationReport, CompactError> {
+        let prepared = view.prepare(&self.policy, &self.budget, moment)?;
+        if self.options.rules.has(ProviderRule::PreservedThinking) {
+            view.adjust_prepared(|context, sent| {
+                let ceiling = self.budget.ceiling();
+                settle_thinking(context, sent, &self.options.rules, ceiling).map(|settled| settled.context)
+            })?;
+        }
+        Ok(prepared)
+    }
+}
+
+/// Result of a policy for a session, with its next request.
+#[derive(Clone, Debug)]
+pub struct SimulationResult {
+    /// The next request.
+    pub compacted: CompactedRequest,
+    /// Number of calls before it.
+    pub calls: u64,
+    /// Number of them that were refused because their essential content did not fit.
+    pub refused: u64,
+    /// Steps of these calls and of the next request.
+    pub passes: Vec<PolicyActions>,
+    /// True if the next request was made of the whole session at once and not from the call before.
+    pub made_anew: bool,
+}
+
+/// Actions of a policy before a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PolicyActions {
+    /// Number of the call, from 0.
+    pub call: u64,
+    /// Time of the call.
+    pub at: Option<Timestamp>,
+    /// Cause of a new epoch; `None` if nothing that was sent has changed.
+    pub cause: Option<EpochCause>,
+    /// Result of the planner, in a sentence.
+    pub plan: Option<String>,
+    /// Effect of each reducer.
+    pub steps: Vec<ReductionStep>,
+    /// Last event of a summary that was made here.
+    pub summarised_through: Option<Seq>,
+    /// The size of the request.
+    pub tokens: Tokens,
+    /// Amount by which the policy missed its target, in a sentence.
+    pub shortfall: Option<String>,
+}
+
+impl PolicyActions {
+    /// The actions before a call, if there were any.
+    fn of(call: u64, at: Option<Timestamp>, prepared: &PreparationReport, tokens: Tokens) -> Option<Self> {
+        let did = |step: &&ReductionStep| step.replaced + step.removed > 0;
+        let steps: Vec<ReductionStep> = prepared.steps.iter().filter(did).cloned().collect();
+        let through = prepared.compaction.as_ref().and_then(|logged| match &logged.event.fact {
+            Fact::Compacted(compaction) => Some(compaction.through),
+            _ => None,
+        });
+        if steps.is_empty() && prepared.cause.is_none() && through.is_none() {
+            return None;
+        }
+        Some(Self {
+            call,
+            at,
+            cause: prepared.cause.clone(),
+            plan: prepared.plan.as_ref().map(ToString::to_string),
+            steps,
+            summarised_through: through,
+            tokens,
+            shortfall: prepared.shortfall.map(|shortfall| shortfall.to_string()),
+        })
+    }
+}
+
+/// Plays a script to its end and makes the next request. The earlier calls were not really sent, so a policy
+/// that takes the cache into account has none to keep: it makes this request of the whole session at once.
+pub fn next_request(
+    rehearsal: &SimulationSettings,
+    script: &MeteredThread,
+    margin: TokenMargin,
+) -> Result<SimulationResult, CompactError> {
+    let (mut calls, mut refused, mut passes, mut now) = (0, 0, Vec::new(), None);
+    let mut view = rehearsal.run(script, |call| {
+        calls += 1;
+        match call {
+            Ok(call) => {
+                now = call.at;
+                passes.extend(PolicyActions::of(
+                    call.number,
+                    call.at,
+                    call.prepared,
+                    call.view.context().tokens(),
+                ));
+            }
+            Err(_) => refused += 1,
+        }
+    });
+    let alone = rehearsal.standing_alone();
+    let made_anew = alone.is_some();
+    if made_anew {
+        view = SimulationState::new(script).told(script);
+    }
+    let rehearsal = alone.as_ref().unwrap_or(rehearsal);
+    let now = script.line.events().rev().find_map(|event| event.event.time).or(now);
+    let (terms, focus) = (rehearsal.terms.as_ref(), rehearsal.focus.as_ref());
+    let moment = NextCall { now, model: None, terms, focus, ..NextCall::default() };
+    let mut memo = PromptMemo::new(Arc::clone(&script.meter));
+    let (prepared, rendered, _) = rehearsal.render_next(&mut view, &moment, &mut memo)?;
+    let context = view.context().clone();
+    let last = PolicyActions::of(calls, now, &prepared, context.tokens());
+    // A request that was made anew does not include the steps of earlier calls.
+    let on_the_way = passes.iter().filter(|_| !made_anew);
+    let steps = on_the_way.chain(&last).flat_map(|pass| pass.steps.clone()).collect();
+    passes.extend(last);
+    let whole = project(&script.line, Arc::clone(&script.meter), script.names);
+    let report = CompactionReport {
+        before: whole.tokens(),
+        after: compact::size_of(&context, &rendered),
+        budget: rehearsal.budget.ceiling() + margin.tokens,
+        margin,
+        target: rehearsal.budget.target(),
+        counter: context.meter().name(),
+        steps,
+        evictions: compact::evictions(&context),
+        illegal: compact::unfixable_violations(rehearsal.format, &rendered.body, &rehearsal.options.rules),
+        mended: Vec::new(),
+    };
+    Ok(SimulationResult {
+        compacted: CompactedRequest { rendered, context, report },
+        calls,
+        refused,
+        passes,
+        made_anew,
+    })
+}
+
+/// State of a script that is being played.
+struct SimulationState {
+    view: ModelView,
+    memo: PromptMemo,
+    now: Option<Timestamp>,
+    /// The last request.
+    sent: Option<Prompt>,
+}
+
+impl SimulationState {
+    fn new(script: &MeteredThread) -> Self {
+        Self {
+            view: ModelView::for_replay(Arc::clone(&script.meter), script.names),
+            memo: PromptMemo::new(Arc::clone(&script.meter)),
+            now: None,
+            sent: None,
+        }
+    }
+
+    /// The view after the last event, without a call.
+    fn told(mut self, script: &MeteredThread) -> ModelView {
+        for (event, pieces) in script.line.events_with_counts() {
+            self.view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+        }
+        self.view
+    }
+
+    /// Returns true if there is anything to answer.
+    fn has_history(&self) -> bool {
+        let context = self.view.context();
+        context.segments().len() > context.prefix_len()
+    }
+}

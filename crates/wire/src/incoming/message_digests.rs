@@ -1,0 +1,301 @@
+//! Digests by which a message is recognised: its role and its pieces, each with a digest.
+//!
+//! Pieces rather than the message, because a client may split a message to put a note between, and join it again in
+//! its next call. Beyond the differences that [the normalised form](crate::normal_digest) ignores, these do not count:
+//! - an answer's reasoning, and every other member that is neither text, refusal, sound nor call: most clients
+//!   keep only those. Of a text only the text counts, of a call its id, name, namespace and arguments;
+//! - whitespace around a text, and texts that hold nothing else;
+//! - empty arguments written as `""`, `{}` or not at all, and a result's explicit statement that it is no error;
+//! - a Responses item's id and status, whoever made it;
+//! - notes in users' messages (see [`moving_notes`]).
+
+use epitome_core::{Digest, Fact, event::CallForm};
+
+use super::{UnitSpeaker, moving_notes, piece_properties::is_kind};
+use crate::{
+    format::Format,
+    json::{Json, JsonValue},
+    normal_digest,
+};
+
+/// Digests that a message is recognised by.
+pub(super) struct MessageDigests {
+    /// As a whole, standing alone; `None` if it has no content.
+    pub(super) digest: Option<Digest>,
+    /// By its pieces, if it may be joined with its neighbours.
+    pub(super) joins: Option<Vec<Digest>>,
+    /// True if a client put one of its moving notes into it.
+    pub(super) noted: bool,
+}
+
+/// The digest of a message from its pieces.
+fn whole<'p>(format: Format, role: &str, pieces: impl IntoIterator<Item = &'p Digest>) -> Digest {
+    let mut out = Vec::new();
+    normal_digest::text(&mut out, b"recognised");
+    normal_digest::text(&mut out, format.dialect().name().as_bytes());
+    normal_digest::text(&mut out, role.as_bytes());
+    for piece in pieces {
+        out.extend(piece.0);
+    }
+    Digest::of(&out)
+}
+
+/// Digests of an item of a history, or of an answer. `fact` is the fact it was read as.
+pub(super) fn message_digests(format: Format, item: &Json<'_>, fact: &Fact) -> MessageDigests {
+    let is_message =
+        item.text_at("role").is_some() && (format != Format::OpenaiResponses || is_message(item));
+    if !is_message {
+        let digest = if is_silent(item) { None } else { Some(other(format, item)) };
+        return MessageDigests { digest, joins: None, noted: false };
+    }
+    let role = item.text_at("role").unwrap_or_default();
+    let mut pieces = DigestCollector { format, found: Vec::new(), noted: false };
+    match (format, role) {
+        (Format::OpenaiChat, "assistant") => pieces.chat_answer(item),
+        (_, "assistant") => pieces.content(item.get("content"), DigestCollector::answered),
+        (_, "user") => {
+            pieces.beside(item);
+            pieces.content(item.get("content"), DigestCollector::asked);
+        }
+        _ => {
+            pieces.beside(item);
+            pieces.content(item.get("content"), DigestCollector::told);
+        }
+    }
+    let DigestCollector { found, noted, .. } = pieces;
+    let says_nothing = found.is_empty() && (role == "assistant" || noted);
+    let digest = (!says_nothing).then(|| whole(format, role, &found));
+    let may_join = match fact {
+        Fact::UserSaid { .. } => true,
+        Fact::AssistantSaid { .. } => format != Format::OpenaiResponses,
+        Fact::ToolReturned { .. } => format == Format::Anthropic,
+        _ => false,
+    };
+    MessageDigests { digest, joins: (may_join && !says_nothing).then_some(found), noted }
+}
+
+/// The digest of a message in which a client describes its surroundings before users speak, the same for any content.
+pub(super) fn preamble_digest(format: Format) -> Digest {
+    whole(format, "setup", &[])
+}
+
+/// The digest of joined messages, from the pieces of them all.
+pub(super) fn joined(format: Format, speaker: UnitSpeaker, pieces: &[Digest]) -> Digest {
+    let role = if speaker == UnitSpeaker::Model { "assistant" } else { "user" };
+    whole(format, role, pieces)
+}
+
+fn is_message(item: &Json<'_>) -> bool {
+    item.text_at("type").is_none_or(|kind| kind == "message")
+}
+
+/// Returns true if a Responses item need not be sent back: reasoning, or a note about other items.
+fn is_silent(item: &Json<'_>) -> bool {
+    ["reasoning", "item_reference", "compaction_trigger"].into_iter().any(|kind| is_kind(item, kind))
+}
+
+/// Digest of an item that is not a message.
+fn other(format: Format, item: &Json<'_>) -> Digest {
+    let kind = item.text_at("type").unwrap_or_default();
+    let text = |key: &str| item.text_at(key);
+    let call = match (kind, text("call_id"), text("name")) {
+        ("function_call", Some(id), Some(name)) => {
+            Some(call(id, name, text("namespace"), CallForm::Function, item.get("arguments")))
+        }
+        ("custom_tool_call", Some(id), Some(name)) => {
+            Some(call(id, name, text("namespace"), CallForm::Custom, item.get("input")))
+        }
+        _ => None,
+    };
+    let piece = call.unwrap_or_else(|| written(|out| any_item(out, item)));
+    whole(format, "", &[piece])
+}
+
+fn any_item(out: &mut Vec<u8>, item: &Json<'_>) {
+    // One kind of result names its call by its own id.
+    let named = item.text_at("call_id").is_none() && is_kind(item, "local_shell_call_output");
+    let keep = |key: &str, value: &Json<'_>| match key {
+        "id" => named,
+        "status" | "cache_control" | "internal_chat_message_metadata_passthrough" => false,
+        "output" => !normal_digest::is_empty(value, "input_text"),
+        _ => !value.is_null(),
+    };
+    let write = |out: &mut Vec<u8>, key: &str, value: &Json<'_>| match key {
+        "output" => normal_digest::content(out, value, "input_text"),
+        "arguments" => normal_digest::arguments(out, value),
+        _ => normal_digest::plain(out, value),
+    };
+    normal_digest::object(out, item, keep, write);
+}
+
+/// Collects the pieces of a message.
+struct DigestCollector {
+    format: Format,
+    found: Vec<Digest>,
+    noted: bool,
+}
+
+impl DigestCollector {
+    /// Collects the pieces of a content: a string is one text.
+    fn content(&mut self, content: Option<&Json<'_>>, block: fn(&mut Self, &Json<'_>)) {
+        let Some(content) = content.filter(|content| !content.is_null()) else { return };
+        match &content.value {
+            JsonValue::String(_) => block(self, content),
+            JsonValue::Array(blocks) => blocks.iter().for_each(|each| block(self, each)),
+            _ => self.push(|out| normal_digest::plain(out, content)),
+        }
+    }
+
+    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.found.push(written(write));
+    }
+
+    fn text(&mut self, text: &str) {
+        let text = text.trim();
+        if !text.is_empty() {
+            self.push(|out| tagged(out, "text", text));
+        }
+    }
+
+    /// Collects a block of a user's message.
+    fn asked(&mut self, block: &Json<'_>) {
+        let Some(text) = text_of(block) else { return self.other_block(block) };
+        let plain = moving_notes::without_notes(text);
+        self.noted |= plain.at_an_end;
+        self.text(plain.rest.as_deref().unwrap_or(text));
+    }
+
+    /// Collects a block of any other author's message.
+    fn told(&mut self, block: &Json<'_>) {
+        match text_of(block) {
+            Some(text) => self.text(text),
+            None => self.other_block(block),
+        }
+    }
+
+    /// Collects a block of an answer.
+    fn answered(&mut self, block: &Json<'_>) {
+        match block.text_at("type") {
+            Some("thinking" | "redacted_thinking") => {}
+            Some("refusal") => self.refusal(block.text_at("refusal").unwrap_or_default()),
+            Some("tool_use") => match (block.text_at("id"), block.text_at("name")) {
+                (Some(id), Some(name)) => {
+                    self.found.push(call(id, name, None, CallForm::Function, block.get("input")));
+                }
+                _ => self.other_block(block),
+            },
+            _ => self.told(block),
+        }
+    }
+
+    fn refusal(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.push(|out| tagged(out, "refusal", text));
+        }
+    }
+
+    fn other_block(&mut self, block: &Json<'_>) {
+        self.push(|out| match block.text_at("type") {
+            Some("tool_result") => result(out, block),
+            _ => normal_digest::block(out, block),
+        });
+    }
+
+    /// Collects a Chat answer, which keeps its calls beside its content.
+    fn chat_answer(&mut self, message: &Json<'_>) {
+        self.content(message.get("content"), Self::answered);
+        self.refusal(message.text_at("refusal").unwrap_or_default());
+        if let Some(audio) = message.get("audio").filter(|audio| !audio.is_null()) {
+            self.push(|out| match audio.text_at("id") {
+                Some(id) => tagged(out, "audio", id),
+                None => normal_digest::plain(out, audio),
+            });
+        }
+        for one in message.array_at("tool_calls") {
+            self.found.push(chat_call(one));
+        }
+        if let Some(called) = message.get("function_call").filter(|called| !called.is_null()) {
+            let name = called.text_at("name").unwrap_or_default();
+            self.found.push(call(name, name, None, CallForm::Function, called.get("arguments")));
+        }
+    }
+
+    /// Collects the members beside the content of a message that is not an answer.
+    fn beside(&mut self, message: &Json<'_>) {
+        let is_item = self.format == Format::OpenaiResponses;
+        let keep = |key: &str, value: &Json<'_>| match key {
+            "role" | "content" | "cache_control" => false,
+            "type" | "id" | "status" | "internal_chat_message_metadata_passthrough" => !is_item,
+            _ => !value.is_null(),
+        };
+        if message.members().iter().any(|(key, value)| keep(key, value)) {
+            self.push(|out| {
+                normal_digest::object(out, message, keep, |out, _, value| normal_digest::plain(out, value))
+            });
+        }
+    }
+}
+
+/// The text of a block, or of a member that serves as one.
+fn text_of<'b>(block: &'b Json<'_>) -> Option<&'b str> {
+    match block.text_at("type") {
+        Some("text" | "input_text" | "output_text") => block.text_at("text"),
+        _ => block.as_text(),
+    }
+}
+
+fn result(out: &mut Vec<u8>, block: &Json<'_>) {
+    let keep = |key: &str, value: &Json<'_>| match key {
+        "cache_control" => false,
+        "is_error" => matches!(value.value, JsonValue::Bool(true)),
+        "content" => !normal_digest::is_empty(value, "text"),
+        _ => true,
+    };
+    let write = |out: &mut Vec<u8>, key: &str, value: &Json<'_>| match key {
+        "content" => normal_digest::content(out, value, "text"),
+        _ => normal_digest::plain(out, value),
+    };
+    normal_digest::object(out, block, keep, write);
+}
+
+fn chat_call(one: &Json<'_>) -> Digest {
+    let id = one.text_at("id").unwrap_or_default();
+    let named = |key: &str| one.get(key).and_then(|called| Some((called, called.text_at("name")?)));
+    match (named("function"), named("custom")) {
+        (Some((called, name)), _) => call(id, name, None, CallForm::Function, called.get("arguments")),
+        (_, Some((called, name))) => call(id, name, None, CallForm::Custom, called.get("input")),
+        (None, None) => written(|out| normal_digest::plain(out, one)),
+    }
+}
+
+fn call(id: &str, name: &str, namespace: Option<&str>, form: CallForm, given: Option<&Json<'_>>) -> Digest {
+    written(|out| {
+        let form = match form {
+            CallForm::Function => "function",
+            CallForm::Custom => "custom",
+        };
+        for text in [form, id, name, namespace.unwrap_or_default()] {
+            normal_digest::text(out, text.as_bytes());
+        }
+        let said = given.filter(|given| given.as_text().is_none_or(|text| !text.trim().is_empty()));
+        match (said.filter(|said| !said.is_null()), form) {
+            (Some(said), "custom") => normal_digest::plain(out, said),
+            (Some(said), _) => match said.as_text().map(|text| Json::parse(text, "a call's arguments")) {
+                Some(Ok(parsed)) => normal_digest::plain(out, &parsed),
+                _ => normal_digest::plain(out, said),
+            },
+            (None, _) => out.extend(b"{}"),
+        }
+    })
+}
+
+fn tagged(out: &mut Vec<u8>, tag: &str, text: &str) {
+    out.extend(tag.as_bytes());
+    normal_digest::text(out, text.as_bytes());
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Digest {
+    let mut out = Vec::new();
+    write(&mut out);
+    Digest::of(&out)
+}

@@ -1,0 +1,222 @@
+//! Plain words to events: messages of a library's caller, in the form a client of the session's provider would send.
+//!
+//! Everything is written as JSON first and then read by the same code that reads a request, so that an event made
+//! here and one decoded from an equal request have the same bytes, the same digest and the same parts. Roles are
+//! taken as given here: a user's words stay the user's, even if they look like text that an agent sends by itself.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use epitome_core::{
+    Event, Fact,
+    event::{CallForm, ToolCall},
+};
+
+use crate::{
+    anthropic,
+    error::WireError,
+    format::Format,
+    json::{self, Json, quote},
+    normal_digest::ChatMessageSource,
+    openai_chat, openai_responses,
+    request::{self, RequestKeys},
+};
+
+/// A piece of a user's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserContent<'a> {
+    /// Text.
+    Text(&'a str),
+    /// An image, by its bytes.
+    Image {
+        /// Its kind, such as `image/png`.
+        mime: &'a str,
+        /// The file.
+        bytes: &'a [u8],
+    },
+    /// An image that the provider fetches.
+    ImageUrl(&'a str),
+}
+
+/// Outcome of a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolResultStatus {
+    /// It succeeded.
+    Well,
+    /// It failed, and its text describes the failure.
+    Badly,
+}
+
+/// Result of a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolResultInput<'a> {
+    /// The call it answers.
+    pub call: &'a ToolCall,
+    /// Text of the result.
+    pub text: &'a str,
+    /// Outcome of the call.
+    pub ended: ToolResultStatus,
+}
+
+impl Format {
+    /// A user's message.
+    ///
+    /// ```
+    /// use epitome_wire::Format;
+    ///
+    /// let said = Format::Anthropic.say_user("hi");
+    /// let sent = Format::Anthropic.decode_request(r#"{"messages":[{"role":"user","content":"hi"}]}"#)?;
+    /// assert_eq!(sent[1], said);
+    /// # Ok::<(), epitome_wire::WireError>(())
+    /// ```
+    pub fn say_user(self, text: &str) -> Event {
+        self.read(&self.user(&quote(text)))
+    }
+
+    /// A user's message of several pieces, in their order.
+    pub fn say_parts(self, pieces: &[UserContent<'_>]) -> Event {
+        self.read(&self.user(&json::list(pieces.iter().map(|piece| self.piece(piece)))))
+    }
+
+    /// The system prompt: in its own member where the format has one, else as a first message.
+    pub fn say_system(self, text: &str) -> Event {
+        match self {
+            Self::OpenaiChat => self.read(&format!(r#"{{"role":"system","content":{}}}"#, quote(text))),
+            Self::OpenaiResponses | Self::Anthropic => {
+                let literal = quote(text);
+                request::system_event(self, &made(&literal))
+            }
+        }
+    }
+
+    /// The tools, as the provider's list of definitions.
+    pub fn say_tools(self, json: &str) -> Result<Event, WireError> {
+        const WHAT: &str = "a list of tools";
+        let tools = Json::parse(json, WHAT)?;
+        match tools.as_array() {
+            Some([]) => Err(WireError::NotAList { what: WHAT, found: "an empty one" }),
+            Some(_) => Ok(request::tools_event(self, &tools)),
+            None => Err(WireError::NotAList { what: WHAT, found: tools.kind() }),
+        }
+    }
+
+    /// Request settings other than system prompt, tools and history: model, limits, sampling, as an object.
+    ///
+    /// Newer settings replace older ones entirely. A system prompt or tools from before them stay in force only if
+    /// the settings keep their place with a `null`, such as `{"model":"m","tools":null}`: a client that stops sending
+    /// its tools wants none. So add settings first, or with these places.
+    pub fn say_settings(self, json: &str) -> Result<Event, WireError> {
+        const WHAT: &str = "a session's settings";
+        let settings = Json::parse(json, WHAT)?.require_object(WHAT)?;
+        let keys = RequestKeys::of(self);
+        for key in [Some(keys.history), keys.system, Some(keys.tools)].into_iter().flatten() {
+            if settings.get(key).is_some_and(|value| !value.is_null()) {
+                return Err(WireError::NotASetting { key });
+            }
+        }
+        Ok(request::settings(self, settings.raw))
+    }
+
+    /// Result of one tool call.
+    ///
+    /// In the OpenAI formats no field reports that a tool failed; the event records it all the same. Answers to calls
+    /// of tools that OpenAI defines (`shell`, `apply_patch`, `computer`) have forms of their own: read those with
+    /// [`openai_responses::item`].
+    pub fn say_result(self, call: &ToolCall, text: &str, ended: ToolResultStatus) -> Event {
+        let result = ToolResultInput { call, text, ended };
+        let json = match self {
+            Self::Anthropic => self.user(&json::list(std::iter::once(block(&result)))),
+            Self::OpenaiChat | Self::OpenaiResponses => self.answer_to(&result),
+        };
+        self.returned(&json, ended)
+    }
+
+    /// Results of the calls of one answer: one message where the format wants them together, else one for each.
+    pub fn say_results(self, results: &[ToolResultInput<'_>]) -> Vec<Event> {
+        match self {
+            _ if results.is_empty() => Vec::new(),
+            Self::Anthropic => vec![self.read(&self.user(&json::list(results.iter().map(block))))],
+            Self::OpenaiChat | Self::OpenaiResponses => {
+                results.iter().map(|result| self.returned(&self.answer_to(result), result.ended)).collect()
+            }
+        }
+    }
+
+    /// A user message around content that is JSON already.
+    fn user(self, content: &str) -> String {
+        match self {
+            Self::OpenaiChat | Self::Anthropic => format!(r#"{{"role":"user","content":{content}}}"#),
+            Self::OpenaiResponses => format!(r#"{{"type":"message","role":"user","content":{content}}}"#),
+        }
+    }
+
+    fn piece(self, piece: &UserContent<'_>) -> String {
+        let data = |mime: &str, bytes: &[u8]| format!("data:{mime};base64,{}", STANDARD.encode(bytes));
+        let linked = |url: &str| match self {
+            Self::OpenaiChat => format!(r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#, quote(url)),
+            Self::OpenaiResponses => format!(r#"{{"type":"input_image","image_url":{}}}"#, quote(url)),
+            Self::Anthropic => {
+                format!(r#"{{"type":"image","source":{{"type":"url","url":{}}}}}"#, quote(url))
+            }
+        };
+        match (piece, self) {
+            (UserContent::Text(text), Self::OpenaiResponses) => {
+                format!(r#"{{"type":"input_text","text":{}}}"#, quote(text))
+            }
+            (UserContent::Text(text), _) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
+            (UserContent::Image { mime, bytes }, Self::Anthropic) => format!(
+                r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":"{}"}}}}"#,
+                quote(mime),
+                STANDARD.encode(bytes)
+            ),
+            (UserContent::Image { mime, bytes }, _) => linked(&data(mime, bytes)),
+            (UserContent::ImageUrl(url), _) => linked(url),
+        }
+    }
+
+    /// A result that is a message or item of its own.
+    fn answer_to(self, result: &ToolResultInput<'_>) -> String {
+        let (id, text) = (quote(&result.call.id.0), quote(result.text));
+        if self == Self::OpenaiChat {
+            return format!(r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#);
+        }
+        let kind = match result.call.form {
+            CallForm::Function => "function_call_output",
+            CallForm::Custom => "custom_tool_call_output",
+        };
+        format!(r#"{{"type":"{kind}","call_id":{id},"output":{text}}}"#)
+    }
+
+    fn returned(self, json: &str, ended: ToolResultStatus) -> Event {
+        let mut event = self.read(json);
+        if let Fact::ToolReturned { results, .. } = &mut event.fact {
+            for result in results {
+                result.error |= ended == ToolResultStatus::Badly;
+            }
+        }
+        event
+    }
+
+    /// Reads a message of the format as a request's reader does.
+    fn read(self, message: &str) -> Event {
+        let message = made(message);
+        match self {
+            Self::OpenaiChat => openai_chat::read_message(&message, ChatMessageSource::InRequest),
+            Self::OpenaiResponses => openai_responses::read_item(&message),
+            Self::Anthropic => anthropic::read_message(&message),
+        }
+    }
+}
+
+/// Writes a result for a message that holds several.
+fn block(result: &ToolResultInput<'_>) -> String {
+    let error = match result.ended {
+        ToolResultStatus::Well => "",
+        ToolResultStatus::Badly => r#","is_error":true"#,
+    };
+    let (id, text) = (quote(&result.call.id.0), quote(result.text));
+    format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{text}{error}}}"#)
+}
+
+/// Parses JSON that this file has written.
+fn made(json: &str) -> Json<'_> {
+    Json::parse(json, "what was said").expect("it is written from quoted strings, a few levels deep")
+}
