@@ -167,7 +167,7 @@ fn page(brief: &StructuredSummary, names: EventNaming, sections: &[SummarySectio
 }
 
 fn items(brief: &StructuredSummary, section: SummarySection, names: EventNaming, room: usize) -> String {
-    let all: Vec<&SummaryItem> = brief.section(section).collect();
+    let all: Vec<&SummaryItem> = brief.section(section).filter(|item| !brief.is_overtaken(item)).collect();
     let mut lines: Vec<String> = Vec::new();
     let mut used = 0;
     for item in all.iter().rev() {

@@ -1,6 +1,9 @@
 //! What calls are about: by which a failure and a later success are found to belong together.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use serde_json::Value;
 
@@ -58,8 +61,8 @@ pub(super) fn is_same_file(path: &str, name: &str) -> bool {
 pub(super) struct ReplacementDigest {
     pub(super) old: u64,
     pub(super) new: u64,
-    /// The beginning of what is replaced.
-    pub(super) replaced: String,
+    /// The beginning of the first line that it takes out; empty if it only adds some.
+    pub(super) removed: String,
 }
 
 /// What a call replaces in a file: each pair of an old text and a new one that it names as such.
@@ -76,7 +79,10 @@ pub(super) fn replacements(call: &ToolCall) -> Vec<ReplacementDigest> {
             named.and_then(|(_, value)| value.as_str()).filter(|text| !text.trim().is_empty())
         };
         let (old, new) = (text(["old", "search"])?, text(["new", "replace"])?);
-        Some(ReplacementDigest { old: digest(old), new: digest(new), replaced: one_line(old, 60) })
+        let kept: HashSet<&str> = new.lines().map(str::trim).collect();
+        let removed = old.lines().map(str::trim).find(|line| !line.is_empty() && !kept.contains(line));
+        let removed = one_line(removed.unwrap_or_default(), 60);
+        Some(ReplacementDigest { old: digest(old), new: digest(new), removed })
     });
     pairs.collect()
 }

@@ -45,10 +45,11 @@ pub(super) fn read_constraints(
         under_rules = match sentence.form {
             SentenceForm::Title => clauses.is_rules_title(),
             SentenceForm::Listed => under_rules,
-            SentenceForm::Plain => false,
+            SentenceForm::Plain | SentenceForm::Pasted => false,
         };
-        if clauses.is_question() || sentence.form == SentenceForm::Title {
-            heard = if clauses.is_question() { ConstraintExtent::Part } else { heard };
+        let orders_nothing = clauses.is_question() || sentence.form == SentenceForm::Pasted;
+        if orders_nothing || sentence.form == SentenceForm::Title {
+            heard = if orders_nothing { ConstraintExtent::Part } else { heard };
             continue;
         }
         let listed = under_rules && sentence.form == SentenceForm::Listed;

@@ -88,6 +88,7 @@ impl<'f> SummaryMaterial<'f> {
             activity: ToolActivity::from_items(&ledger),
             last_words: None,
             closing,
+            is_acknowledged: false,
             reading,
         };
         let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
@@ -165,6 +166,8 @@ struct SummaryExtraction<'r> {
     last_words: Option<(Seq, String)>,
     /// The answers that hand over to the user.
     closing: HashSet<Seq>,
+    /// Whether the user took note of a report, and nothing was done since.
+    is_acknowledged: bool,
     /// What was read of messages, now or before.
     reading: &'r mut ReadingCache,
 }
@@ -174,8 +177,10 @@ impl<'r> SummaryExtraction<'r> {
         if let Fact::UserSaid { parts } = fact {
             let text = request_text(parts);
             if text.trim().is_empty() || has_no_request(&text) {
+                self.is_acknowledged |= !text.trim().is_empty() && requests::is_reported(ledger);
                 return;
             }
+            self.is_acknowledged = false;
             let said = self.reading.sentences(at, &text);
             // Who only says what holds asks for nothing else than before.
             let clauses = SentenceClauses::of_all(&said);
@@ -189,6 +194,7 @@ impl<'r> SummaryExtraction<'r> {
             let said = self.reading.sentences(at, &user_words_of(parts));
             read_constraints(ledger, at, &said, &SentenceClauses::of_all(&said));
         } else if let Fact::AssistantSaid { parts, .. } = fact {
+            self.is_acknowledged &= self.closing.contains(&at);
             let text = text(parts);
             if text.trim().is_empty() {
                 return;
@@ -207,6 +213,9 @@ impl<'r> SummaryExtraction<'r> {
     fn finish(self, ledger: &mut ItemSet, last: Seq) -> &'r mut ReadingCache {
         requests::update_current_task(ledger);
         self.activity.retire_stale_failures(ledger, last);
+        if self.is_acknowledged {
+            ledger.clear(SummarySection::CurrentTask);
+        }
         if let Some((at, words)) = self.last_words {
             said_last(ledger, LAST_WORDS_KEY, at, &words);
         }

@@ -49,7 +49,7 @@ fn current(item: SummaryItem, now: &StructuredSummary) -> Option<SummaryItem> {
             now.section(SummarySection::CurrentTask).any(|newer| newer.text == item.text).then_some(item)
         }
         (SummarySection::NextSteps, Some(ItemDetail::Step(_))) => {
-            same().filter(|newer| newer.sources == item.sources).cloned()
+            same().filter(|newer| newer.sources == item.sources && !now.is_overtaken(newer)).cloned()
         }
         (SummarySection::Errors, Some(ItemDetail::Error { resolved: None, .. })) => {
             unchanged().then_some(item)
@@ -114,11 +114,11 @@ mod tests {
     const SPAN: &str = r#"
 user: Add a cache to the client, please, and test it well. Never touch the lock file.
 assistant: I will.
-  call TodoWrite {"todos":[{"content":"Write the cache","status":"in_progress"},{"content":"Write the docs","status":"pending"}]}
-  -> ok
-assistant:
   call bash {"command":"make test"}
   !> Error: boom
+assistant:
+  call TodoWrite {"todos":[{"content":"Write the cache","status":"in_progress"},{"content":"Write the docs","status":"pending"}]}
+  -> ok
 assistant:
   call read_file {"path":"src/client.rs"}
   -> 400 lines of "code"

@@ -111,24 +111,13 @@ fn is_history(item: &SummaryItem, told: &SeqSet) -> bool {
     }
 }
 
-/// Whether a section says how things stand, and not what happened.
-fn is_state(section: SummarySection) -> bool {
-    matches!(
-        section,
-        SummarySection::Pins
-            | SummarySection::Constraints
-            | SummarySection::NextSteps
-            | SummarySection::Errors
-    )
-}
-
 /// A summary while it is written.
 struct SummaryWriter<'p> {
     brief: &'p StructuredSummary,
     covered: &'p SeqSet,
     meter: &'p Meter,
     names: EventNaming,
-    /// The items that the trail tells, in order and with what came of them.
+    /// The items that the trail tells, in order and with what came of them, and steps that are no longer known to be left.
     history: BTreeSet<usize>,
     /// Whether a section of the checklist that holds nothing says so, instead of being left out.
     names_empty: bool,
@@ -137,7 +126,10 @@ struct SummaryWriter<'p> {
 impl<'p> SummaryWriter<'p> {
     fn new(brief: &'p StructuredSummary, covered: &'p SeqSet, meter: &'p Meter, names: EventNaming) -> Self {
         let events = brief.trail.events();
-        let is_told = |at: &usize| !brief.trail.is_empty() && is_history(&brief.items[*at], &events);
+        let is_told = |at: &usize| {
+            let item = &brief.items[*at];
+            brief.is_overtaken(item) || !brief.trail.is_empty() && is_history(item, &events)
+        };
         let history = (0..brief.items.len()).filter(is_told).collect();
         Self { brief, covered, meter, names, history, names_empty: false }
     }
@@ -297,7 +289,10 @@ impl<'p> SummaryWriter<'p> {
 
     /// The lines for what a section does not tell item by item.
     fn counted(&self, section: SummarySection, shown: &ShownItems) -> String {
-        if !self.brief.trail.is_empty() && !is_state(section) {
+        // What happened is in the trail; a count of what failed or was planned says nothing that could be relied on.
+        if !self.brief.trail.is_empty()
+            && !matches!(section, SummarySection::Pins | SummarySection::Constraints)
+        {
             return String::new();
         }
         let items = &self.brief.items;

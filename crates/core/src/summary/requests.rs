@@ -2,15 +2,19 @@
 //!
 //! The newest message is the current task, whatever it says, and so is the one that began its loop: as long as the assistant
 //! has not reported, what was asked before is still being worked on. A request that was reported on is history, which the
-//! trail tells. Where the newest message answers a question of the report before it, the question is told with it.
+//! trail tells. Where the newest message answers a question of the report before it, the question is told with it, and
+//! where that is too long to be told whole, neither is: half of it says something else. A question that the user answers
+//! themselves is settled by the answer.
 
 use super::{
-    ItemDetail, StepOrigin, SummaryItem, SummarySection,
+    StructuredSummary, ItemDetail, StepOrigin, SummaryItem, SummarySection,
     constraints::{newest_rule, withdraw_all},
     extraction::REPORT_KEY,
     item_set::{FIRST_REQUEST_KEY, ItemSet},
     marker_words::{MarkerRole, SentenceClauses, length},
     sentences::{Sentence, one_line},
+    tools::shows_content,
+    trail::CUT_MARK,
 };
 use crate::{client_text::user_words_of, event::ContentPart, id::Seq, seq_set::SeqSet};
 
@@ -26,9 +30,6 @@ const SHORT: usize = 20;
 /// A message of fewer letters than this may be an answer that says nothing without its question.
 const ANSWER: usize = 80;
 
-/// How much of such a question is told.
-const QUESTION: usize = 160;
-
 /// The keys of messages among the current task: the newest, the one that its loop began with, and one that only summaries of
 /// earlier versions have.
 const NEWEST: &str = "request";
@@ -38,14 +39,11 @@ const TASKS: [&str; 3] = [NEWEST, BEGINNING, "request before that"];
 /// The words for a message that has none.
 const WORDLESS: &str = "[no words: an image or a file]";
 
+/// The words for a message that cannot be told so that it is understood. It is the current task and is not shown.
+const UNTOLD: &str = "";
+
 /// The words for a current task that is the session's first request.
 pub(super) const FIRST_REQUEST_TEXT: &str = "The first request.";
-
-/// After so many requests a plan that nobody touched since is left out.
-const PLANNED: usize = 3;
-
-/// What is added to a step that was planned for an earlier request.
-pub(super) const EARLIER_PLAN_SUFFIX: &str = " (planned before the newest request)";
 
 /// Notes a message of the user, in sentences and their `clauses`.
 pub(super) fn read_request(
@@ -107,7 +105,8 @@ fn become_task(ledger: &mut ItemSet, at: Seq, text: &str) {
     }
     let question = question.filter(|question| !question.is_empty() && length(text) < ANSWER);
     let text = match question {
-        Some(question) => format!("{text} (answers: “{}”)", one_line(&question, QUESTION)),
+        Some(question) if question.contains(CUT_MARK) => UNTOLD.to_owned(),
+        Some(question) => format!("{text} (answers: “{question}”)"),
         None => text.to_owned(),
     };
     let (key, sources) = (Some(NEWEST.to_owned()), SeqSet::one(at));
@@ -121,14 +120,40 @@ fn question(text: &str) -> &str {
     let Some(words) = text.strip_suffix(ASKS) else { return "" };
     let ends = |(at, letter): (usize, char)| {
         let at = at + letter.len_utf8();
-        let is_end = ".!:…]".contains(letter) && words[at..].starts_with(' ');
+        let is_end = ".!:".contains(letter) && words[at..].starts_with(' ');
         (is_end || ASKS.contains(&letter) || "。！".contains(letter)).then_some(at)
     };
     text[words.char_indices().filter_map(ends).next_back().unwrap_or_default()..].trim()
 }
 
-/// Says what the current task is by now, and which steps of a plan still are.
+/// Puts what the user answered to a tool in the place of a request that was a question: they have settled it themselves.
+pub(super) fn answered(ledger: &mut ItemSet, at: Seq, text: &str) {
+    let asked = |message: &SummaryItem| !question(&message.text).is_empty();
+    let Some(newest) = messages(ledger).into_iter().next().filter(asked) else { return };
+    let task = ledger
+        .get(SummarySection::CurrentTask, NEWEST)
+        .filter(|task| task.sources == newest.sources)
+        .cloned();
+    if let Some(task) = task {
+        ledger.remove(SummarySection::CurrentTask, NEWEST);
+        ledger.put(SummaryItem { text: text.to_owned(), sources: SeqSet::one(at), ..task });
+    }
+}
+
+/// Whether the newest request was reported on, and nothing was asked in the report.
+pub(super) fn is_reported(ledger: &ItemSet) -> bool {
+    ledger
+        .get(SummarySection::CurrentTask, REPORT_KEY)
+        .is_some_and(|report| question(&report.text).is_empty())
+}
+
+/// Says what the current task is by now.
 pub(super) fn update_current_task(ledger: &mut ItemSet) {
+    for key in TASKS {
+        if ledger.get(SummarySection::CurrentTask, key).is_some_and(|task| task.text == UNTOLD) {
+            ledger.remove(SummarySection::CurrentTask, key);
+        }
+    }
     let messages = messages(ledger);
     if messages.is_empty() {
         return;
@@ -142,7 +167,6 @@ pub(super) fn update_current_task(ledger: &mut ItemSet) {
         let (key, sources) = (Some(NEWEST.to_owned()), owner.sources.clone());
         ledger.put(SummaryItem { section: SummarySection::CurrentTask, text, key, sources, detail: None });
     }
-    steps(ledger, &long_places(&messages));
 }
 
 /// Where the open loop began, or where the newest request was made that says something by itself: what failed before and was
@@ -177,25 +201,26 @@ fn taken_up_again<'m>(ledger: &ItemSet, messages: &'m [SummaryItem]) -> Option<&
 
 /// The steps that agents wrote down by their tools.
 fn recorded_steps(ledger: &ItemSet) -> Vec<SummaryItem> {
-    let recorded = |item: &&SummaryItem| {
-        matches!(item.detail, Some(ItemDetail::Step(StepOrigin::Plan | StepOrigin::Tracked)))
-    };
-    ledger.newest(SummarySection::NextSteps).filter(recorded).cloned().collect()
+    ledger.newest(SummarySection::NextSteps).filter(|item| is_recorded(item)).cloned().collect()
 }
 
-/// Marks the steps that were planned for an earlier request, and takes those out that are older still.
-fn steps(ledger: &mut ItemSet, asked: &[Seq]) {
-    for step in recorded_steps(ledger) {
-        let since = asked.iter().filter(|asked| Some(**asked) > step.sources.last()).count();
-        match since {
-            0 => {}
-            1..PLANNED => {
-                let text =
-                    format!("{}{EARLIER_PLAN_SUFFIX}", step.text.trim_end_matches(EARLIER_PLAN_SUFFIX));
-                ledger.put(SummaryItem { text, ..step });
-            }
-            _ => drop(ledger.remove(SummarySection::NextSteps, step.identity())),
-        }
+/// Whether a step was written down by a tool of the agent.
+fn is_recorded(step: &SummaryItem) -> bool {
+    matches!(step.detail, Some(ItemDetail::Step(StepOrigin::Plan | StepOrigin::Tracked)))
+}
+
+impl StructuredSummary {
+    /// Whether a step was recorded before something was asked or done. Agents write down late what they have done, and a newer
+    /// request may want something else: whether that step is still to do, nobody can know.
+    pub fn is_overtaken(&self, step: &SummaryItem) -> bool {
+        let overtakes = |item: &SummaryItem| match item.section {
+            SummarySection::SessionIntent => length(&item.text) >= SHORT,
+            SummarySection::FilesModified => true,
+            SummarySection::Commands => !shows_content(item.identity()),
+            _ => false,
+        };
+        is_recorded(step)
+            && self.items.iter().any(|item| item.sources.last() > step.sources.last() && overtakes(item))
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum SentenceForm {
     Listed,
     /// As the title of what follows.
     Title,
+    /// In a part of the message that stands between tags on lines of their own, and may be anybody's.
+    Pasted,
 }
 
 /// The sentences of a message, of what its writer wrote themselves.
@@ -48,8 +50,10 @@ pub(crate) fn sentences(text: &str) -> Vec<Sentence> {
     for (line, form) in lines(&own_words(text)) {
         match form {
             SentenceForm::Title => push(&line, form),
-            SentenceForm::Plain | SentenceForm::Listed => {
-                split(&line).into_iter().for_each(|piece| push(piece, form))
+            SentenceForm::Plain | SentenceForm::Listed | SentenceForm::Pasted => {
+                for piece in split(&line) {
+                    push(piece, form);
+                }
             }
         }
     }
@@ -163,6 +167,7 @@ fn closes(line: &str, name: &str) -> bool {
 fn lines(text: &str) -> Vec<(String, SentenceForm)> {
     let mut lines: Vec<(String, SentenceForm)> = Vec::new();
     let mut goes_on = false;
+    let mut pasted: Option<&str> = None;
     for line in text.lines() {
         let line = line.trim();
         if line.is_empty() {
@@ -172,6 +177,12 @@ fn lines(text: &str) -> Vec<(String, SentenceForm)> {
         let (body, form) = marked(line);
         let wrapped =
             goes_on && form == SentenceForm::Plain && body.starts_with(|first: char| !first.is_uppercase());
+        let form = if pasted.is_some() { SentenceForm::Pasted } else { form };
+        pasted = match pasted {
+            Some(name) => Some(name).filter(|name| !closes(line, name)),
+            // A message that is tagged as a whole is its writer's.
+            None => opened(line).filter(|_| !lines.is_empty()),
+        };
         match lines.last_mut() {
             Some((last, _)) if wrapped && last.len() < SENTENCE => {
                 last.push(' ');
@@ -179,11 +190,17 @@ fn lines(text: &str) -> Vec<(String, SentenceForm)> {
             }
             _ => lines.push((body.to_owned(), form)),
         }
-        goes_on = form != SentenceForm::Title
-            && line.len() >= WRAPPED
-            && !line.ends_with(['.', '!', '?', ':', ';']);
+        goes_on =
+            form != SentenceForm::Title && line.len() >= WRAPPED && !line.ends_with(['.', '!', '?', ':']);
     }
     lines
+}
+
+/// The name of a tag that is all of a line.
+fn opened(line: &str) -> Option<&str> {
+    let name = line.strip_prefix('<')?.strip_suffix('>')?;
+    let is_name = name.starts_with(char::is_alphabetic) && !name.contains(['<', '>', '/']);
+    is_name.then(|| name.split(' ').next().unwrap_or(name))
 }
 
 /// A line without its list mark, and what it is.

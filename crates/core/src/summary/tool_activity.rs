@@ -1,7 +1,8 @@
 //! What was done: files, commands, plans, and what fails by now.
 //!
-//! A failure stands until something of its kind works: the same program with the same subcommand, or the same tool or file.
-//! It is then told as past, with what was changed in between. Whether that is the reason nobody can know, and it is not said.
+//! Only what a tool marks as a failure is one here: words that it shows may be anybody's. A failure stands until something of
+//! its kind works: the same program with the same subcommand, or the same tool or file. It is then told as past, with what was
+//! changed in between. Whether that is the reason nobody can know, and it is not said.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,9 +17,12 @@ use super::{
     constraints::read_constraints,
     item_set::ItemSet,
     marker_words::SentenceClauses,
-    requests::{EARLIER_PLAN_SUFFIX, MAX_ITEM_CHARS, current_work_start},
+    requests::{MAX_ITEM_CHARS, answered, current_work_start},
     sentences::{one_line, sentences},
-    tools::{FileChange, TodoItem, TodoState, ToolEffect, effects, failure, is_lookup, run_kinds},
+    tools::{
+        FileChange, TodoItem, TodoState, ToolEffect, effects, failure, is_lookup, is_marked_failure,
+        run_kinds,
+    },
     user_quotes::{answer, refusal},
 };
 use crate::{
@@ -103,6 +107,7 @@ impl ToolActivity {
         let done = effects(call, result);
         let failed = result.and_then(|result| failure(call, result));
         let subject = subject(call, &done);
+        let is_lookup = is_lookup(call);
         for effect in &done {
             match effect {
                 ToolEffect::Read { path, .. } => read(ledger, &plain_path(path), &sources),
@@ -130,13 +135,15 @@ impl ToolActivity {
             }
         }
         match (result, failed) {
-            (Some(_), Some(failed)) if !is_lookup(call) && !failed.words.is_empty() => {
+            (Some(result), Some(failed))
+                if !is_lookup && !failed.words.is_empty() && is_marked_failure(result) =>
+            {
                 let words = one_line(&failed.words, ERROR);
                 let identity = key(&format!("{}: {words}", kinds(&subject).join(" ")));
                 self.fail(ledger, FailedCall { subject, words, sources, identity });
             }
             // That a file can be read says nothing of an edit of it.
-            (Some(_), None) if subject.starts_with('`') || !is_lookup(call) => {
+            (Some(_), None) if subject.starts_with('`') || !is_lookup => {
                 self.work(ledger, &subject, &sources);
             }
             _ => {}
@@ -156,6 +163,7 @@ impl ToolActivity {
         read_constraints(ledger, at, &read, &SentenceClauses::of_all(&read));
         let text = one_line(&format!("The user answered: {said}"), MAX_ITEM_CHARS);
         let sources = sources.clone();
+        answered(ledger, at, &text);
         ledger.put(SummaryItem {
             section: SummarySection::KeyDecisions,
             text,
@@ -178,10 +186,11 @@ impl ToolActivity {
         changed(ledger, &path, how, sources);
         self.changes.push((sources.last().unwrap_or_default(), path.clone()));
         let known = self.replaced.entry(path.clone()).or_default();
-        for ReplacementDigest { old, new, replaced } in replacements(call) {
+        for ReplacementDigest { old, new, removed } in replacements(call) {
             let tried = |old: u64, new: u64| key(&format!("back {old:x} {new:x} {path}"));
             if known.contains(&(new, old)) && !known.contains(&(old, new)) {
-                let what = if holds_secret(&replaced) { String::new() } else { format!(" to `{replaced}`") };
+                let is_told = !removed.is_empty() && !holds_secret(&removed);
+                let what = if is_told { format!(" to `{removed}`") } else { String::new() };
                 let text = format!(
                     "The change of {}{what} {TAKEN_BACK_NOTE} by a later edit.",
                     one_line(&path, MAX_SUBJECT_CHARS)
@@ -216,13 +225,13 @@ impl ToolActivity {
             failed.identity = known.identity;
         }
         // Of what fails otherwise now, only the newest words are how it fails.
-        let is_older = |known: &mut FailedCall| known.subject == failed.subject;
-        for older in self.failed.extract_if(.., is_older).collect::<Vec<_>>() {
+        for older in self.of_kind(&failed.subject) {
             note_error(ledger, &older, Some("later failed otherwise".to_owned()));
         }
         let times = note_error(ledger, &failed, None);
-        // That a command fails again is something of the work; a tool that was used wrongly is not.
-        if times > 1 && failed.subject.starts_with('`') {
+        // That a command fails again is something of the work; a tool that was used wrongly is not. Of long commands only the
+        // beginnings may be the same.
+        if times > 1 && failed.subject.starts_with('`') && !failed.subject.ends_with("…`") {
             let text = tale(&failed, times, "");
             attempt(ledger, text, tale_key(&failed), &failed.sources, AttemptEnding::Open);
         }
@@ -231,18 +240,26 @@ impl ToolActivity {
 
     /// Something worked: what of its kind had failed is past.
     fn work(&mut self, ledger: &mut ItemSet, subject: &str, sources: &SeqSet) {
-        let worked = kinds(subject);
-        let is_meant =
-            |failed: &mut FailedCall| kinds(&failed.subject).iter().any(|kind| worked.contains(kind));
-        for failed in self.failed.extract_if(.., is_meant).collect::<Vec<_>>() {
+        for failed in self.of_kind(subject) {
             let how = self.how(&failed, subject, sources);
             let passed = FailedCall { sources: sources.clone(), ..failed };
             let times = note_error(ledger, &passed, Some(format!("later passed: {how}")));
-            if ledger.get(SummarySection::FailedApproaches, &tale_key(&passed)).is_some() {
+            if passed.subject != subject {
+                // Another command of its kind says nothing of what was tried.
+                ledger.remove(SummarySection::FailedApproaches, &tale_key(&passed));
+            } else if ledger.get(SummarySection::FailedApproaches, &tale_key(&passed)).is_some() {
                 let text = tale(&passed, times, &format!(" → later passed: {how}"));
                 attempt(ledger, text, tale_key(&passed), sources, AttemptEnding::Known);
             }
         }
+    }
+
+    /// Takes out what failed of the kind of something that was tried again.
+    fn of_kind(&mut self, subject: &str) -> Vec<FailedCall> {
+        let tried = kinds(subject);
+        let is_meant =
+            |failed: &mut FailedCall| kinds(&failed.subject).iter().any(|kind| tried.contains(kind));
+        self.failed.extract_if(.., is_meant).collect()
     }
 
     /// What worked, and what was changed before it did.
@@ -364,7 +381,7 @@ fn track(
         return;
     }
     let known = ledger.get(SummarySection::NextSteps, &key);
-    let known = known.map(|item| item.text.trim_end_matches(EARLIER_PLAN_SUFFIX).trim_end_matches(ACTIVE));
+    let known = known.map(|item| item.text.trim_end_matches(ACTIVE));
     if let Some(text) = text.or(known) {
         let text = step_text(text, state.unwrap_or(TodoState::Open));
         put(ledger, SummarySection::NextSteps, text, key, sources, ItemDetail::Step(StepOrigin::Tracked));

@@ -110,6 +110,7 @@ fn in_force(brief: &StructuredSummary) -> Vec<String> {
         SummarySection::Errors => matches!(item.detail, Some(ItemDetail::Error { resolved: None, .. })),
         _ => false,
     };
+    let stands = |item: &&SummaryItem| stands(item) && !brief.is_overtaken(item);
     let words = |item: &SummaryItem| {
         let first = brief.section(SummarySection::SessionIntent).next().map(|first| first.text.as_str());
         let text = if item.text == "The first request." { first.unwrap_or_default() } else { &item.text };
@@ -506,9 +507,12 @@ fn a_plan_stands_as_it_was_recorded_last() {
     );
     check(
         "Go.\n> plan Write the cache\nWrite the manual page of the exporter.",
-        &["Write the cache (planned before the newest request)"],
-        &[],
+        &["manual page"],
+        &["Write the cache"],
     );
+    check("Go.\n> plan Write the cache\n> edit cache.c: one -> two", &[], &["Write the cache"]);
+    check("Go.\n> plan Write the cache\n> run git commit -am cache", &[], &["Write the cache"]);
+    check("Go.\n> plan Write the cache\n> run cat cache.c", &["Write the cache"], &[]);
 }
 
 #[test]
@@ -527,6 +531,13 @@ fn what_fails_by_now_stands_and_what_passed_since_does_not() {
         &["failed 2 times"],
         &["failed when last tried"],
     );
+    check(
+        "Go.\n> fail make test: Error: boom\n> fail make test: Error: boom\n> run make test --fast",
+        &[],
+        &["failed 2 times", "boom"],
+    );
+    check("Go.\n> fail make: no rule\n> fail rm -r out && make: no symbol", &["no symbol"], &["no rule"]);
+    check("Go.\n> fail go test ./a: exec format error\n> run go test -c ./a", &[], &["exec format error"]);
     check("Go.\n> edit a.c: one -> two\n> edit a.c: two -> one", &["a.c to `two` was taken back"], &[]);
     check(
         "Go.\n> edit a.c: one -> two\n> edit a.c: two -> one\n> edit a.c: one -> two",

@@ -142,7 +142,7 @@ const LARGE: SectionCaps = SectionCaps {
 /// Shown and folded items of a section.
 fn all(brief: &StructuredSummary, section: SummarySection) -> u64 {
     let folded = brief.folded.iter().filter(|row| row.section == section).map(|row| row.count);
-    brief.section(section).count() as u64 + folded.sum::<u64>()
+    brief.section(section).filter(|item| !brief.is_overtaken(item)).count() as u64 + folded.sum::<u64>()
 }
 
 /// The marks in a text: which events it speaks of.

@@ -25,7 +25,10 @@ use self::{
     call_output::{CallOutput, CallStatus},
     tool_kind::ToolKind,
 };
-pub(crate) use self::{shell::run_kinds, tool_failure::is_lookup};
+pub(crate) use self::{
+    shell::{run_kinds, shows_content},
+    tool_failure::{is_lookup, is_marked_failure},
+};
 use crate::event::{ToolCall, ToolResult};
 
 /// What a call did, as its result confirms it.

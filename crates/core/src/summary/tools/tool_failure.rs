@@ -47,12 +47,17 @@ pub fn failure(call: &ToolCall, result: &ToolResult) -> Option<ToolFailure> {
     }
 }
 
+/// Whether a result is marked as a failure: by its tool or by an exit code, whatever words stand in it.
+pub(crate) fn is_marked_failure(result: &ToolResult) -> bool {
+    result.error || CallOutput::of(result).exit.is_some_and(|exit| exit != 0)
+}
+
 /// Whether a call only looks something up: where that fails, nothing is broken.
 pub(crate) fn is_lookup(call: &ToolCall) -> bool {
     let arguments = CallArguments::of(call);
     match ToolKind::of(&call.name.0, &arguments) {
         ToolKind::Read | ToolKind::Search => true,
-        ToolKind::Shell => shell::CommandNature::of(&command(&arguments).unwrap_or_default()).shows_content,
+        ToolKind::Shell => shell::shows_content(&command(&arguments).unwrap_or_default()),
         _ => false,
     }
 }

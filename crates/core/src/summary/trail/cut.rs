@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// What stands where something was left out of a text.
-pub(super) const CUT_MARK: &str = "[…]";
+pub(in crate::summary) const CUT_MARK: &str = "[…]";
 
 /// Below this a text is not worth cutting: so little of it says nothing.
 const LEAST: usize = 12;

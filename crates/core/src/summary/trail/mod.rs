@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
-    cut::{visit_texts, whole_words, without_middle},
+    cut::{CUT_MARK, visit_texts, whole_words, without_middle},
     write::without_tags,
 };
 use crate::{id::Seq, seq_set::SeqSet};

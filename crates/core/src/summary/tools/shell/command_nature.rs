@@ -24,7 +24,7 @@ impl CommandNature {
         let commands = commands(line);
         let words: Vec<Vec<&str>> = commands.iter().map(|command| program(&command.words)).collect();
         let shows = |(command, words): (&ShellCommand<'_>, &Vec<&str>)| {
-            command.join != CommandJoin::Pipe && command.outputs.is_empty() && shows_content(words)
+            command.join != CommandJoin::Pipe && command.outputs.is_empty() && writes_content(words)
         };
         Self {
             hides_failures: commands.iter().skip(1).any(|command| command.join != CommandJoin::And),
@@ -48,11 +48,11 @@ pub(crate) fn run_kinds(command: &str) -> Vec<String> {
 }
 
 fn kind(words: &[&str]) -> String {
+    let interprets = ["python", "python3", "bash", "sh", "node", "ruby", "perl"].contains(&words[0]);
     // Code on the command line is the same only as a whole.
-    if words.iter().any(|word| matches!(*word, "-c" | "-e" | "-lc")) {
+    if interprets && words.iter().any(|word| matches!(*word, "-c" | "-e" | "-lc")) {
         return words.join(" ");
     }
-    let interprets = ["python", "python3", "bash", "sh", "node", "ruby", "perl"].contains(&words[0]);
     let is_name = |word: &&str| {
         interprets || word.chars().all(|letter| letter.is_alphanumeric() || "-_:".contains(letter))
     };
@@ -62,8 +62,13 @@ fn kind(words: &[&str]) -> String {
     [&words[..1], &operands[..own.min(operands.len())]].concat().join(" ")
 }
 
+/// Whether the output of a command line is content, at least in part: such a line looks something up.
+pub(crate) fn shows_content(line: &str) -> bool {
+    CommandNature::of(line).shows_content
+}
+
 /// Whether a program writes what it was given or found rather than what it thinks of it.
-fn shows_content(words: &[&str]) -> bool {
+fn writes_content(words: &[&str]) -> bool {
     const PROGRAMS: [&str; 21] = [
         "cat",
         "head",

@@ -8,7 +8,7 @@ mod command_nature;
 mod parser;
 
 pub(super) use self::command_nature::CommandNature;
-pub(crate) use self::command_nature::run_kinds;
+pub(crate) use self::command_nature::{run_kinds, shows_content};
 use self::parser::{ShellCommand, commands};
 use super::{FileChange, ToolEffect, arguments::figures_in, call_output::CallOutput, patch};
 
