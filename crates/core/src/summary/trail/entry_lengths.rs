@@ -149,8 +149,8 @@ fn claims_of<'e>(entry: &'e TrailEntry, age: u64, seen: &mut HashSet<&'e str>) -
         // What users said does not fade: it is little, and no other words say it as well.
         TrailKind::User { text } => words(text, 400, 0, 6 * UNIT),
         TrailKind::Client { text } => words(text, 0, 60, fading(1)),
-        TrailKind::Assistant { text, part: AnswerPart::Report } => words(text, 240, 0, fading(4)),
-        TrailKind::Assistant { text, part: AnswerPart::Remark } => words(text, 0, 60, fading(2)),
+        TrailKind::Assistant { text, part: AnswerPart::Report } => words(text, 240, 0, fading(8)),
+        TrailKind::Assistant { text, part: AnswerPart::Remark } => words(text, 0, 60, fading(6)),
         TrailKind::Call(call) => call_claims(call, &fading, seen),
         TrailKind::Request(request) => {
             let told: usize = request.calls.keys().map(|tool| tool.len() + 8).sum::<usize>()
@@ -173,11 +173,12 @@ fn call_claims<'e>(
 ) -> EntryClaims {
     // A change does not replace what was read of its file: the next change has to match that text.
     let is_newest = call.effect == CallEffect::Changed || seen.insert(&call.subject);
+    // The agent's own words and edits before what tools told it: they are short, and the next action goes on from them.
     let (arguments, output) = match (call.effect, &call.ending) {
         (_, CallEnding::Failed(_)) => (2, 3),
-        (CallEffect::Changed, _) => (6, 1),
+        (CallEffect::Changed, _) => (16, 1),
         (CallEffect::Read, _) => (2, 6),
-        (CallEffect::Other, _) => (2, 2),
+        (CallEffect::Other, _) => (6, 2),
     };
     let ending = match &call.ending {
         CallEnding::Failed(words) => words.len() + 10,
@@ -186,7 +187,7 @@ fn call_claims<'e>(
     EntryClaims {
         words: RoomClaim {
             whole: call.arguments.len(),
-            least: call.arguments.len().min(120),
+            least: call.arguments.len().min(200),
             useful: 0,
             weight: fading(arguments),
         },
