@@ -1,7 +1,7 @@
 //! What importing costs beside counting the tokens of the same text, in one run on the same machine.
 //!
 //! Import reads, hashes, indexes for search, derives turns, writes durably, and counts tokens too: the ratio says what
-//! all the rest costs. Run with `cargo bench -p epitome --features bpe`; a folder of transcripts may be given in
+//! all the rest costs. Run with `cargo bench -p epitome`; a folder of transcripts may be given in
 //! `EPITOME_DATA`.
 
 #![expect(clippy::cast_precision_loss, reason = "ratios are printed with two digits")]

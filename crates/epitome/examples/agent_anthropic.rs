@@ -10,10 +10,8 @@
 
 use std::{env, error::Error, io, time::Duration};
 
-use epitome::core::Tokens;
-use epitome::session::{RefusalKind, Session, SessionBuilder, ToolOutput};
-use epitome::summarise::{ApiKey, RemoteSummariser, ServerTimeouts};
-use epitome::wire::Format;
+use epitome::summarise::ServerTimeouts;
+use epitome::{ApiKey, Format, RefusalKind, RemoteSummariser, Session, SessionBuilder, Tokens, ToolOutput};
 
 mod common;
 

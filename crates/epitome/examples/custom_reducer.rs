@@ -11,14 +11,12 @@
 use std::error::Error;
 
 use epitome::{
+    ContentPart, Format, Reducer, Session, SessionBuilder, Tokens, ToolOutput,
     core::{
-        ContentPart, Tokens,
         budget::Budget,
         context::{Context, Fidelity, Segment, SegmentEdit, Tier},
-        pipeline::{Reducer, ReducerOutput, ReducerState},
+        pipeline::{ReducerOutput, ReducerState},
     },
-    session::{Session, SessionBuilder, ToolOutput},
-    wire::Format,
 };
 
 /// Shows the last line of test runs that passed.

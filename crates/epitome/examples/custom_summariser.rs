@@ -17,8 +17,7 @@ use std::{
 };
 
 use epitome::{
-    core::Tokens,
-    summarise::{DraftFinish, ModelDraft, Summarize, SummarizeError, SummaryFuture, SummaryRequest},
+    ModelDraft, Summarize, SummarizeError, SummaryFuture, SummaryRequest, Tokens, summarise::DraftFinish,
 };
 
 /// The agent that has it.

@@ -10,10 +10,7 @@
 
 use std::{env, error::Error, fs, io};
 
-use epitome::core::{
-    ContentPart, Tokens,
-    inject::{Hook, HookInput},
-};
+use epitome::{ContentPart, Hook, Tokens, core::inject::HookInput};
 
 /// The agent that has it.
 #[path = "agent.rs"]

@@ -10,12 +10,9 @@
 use std::{env, error::Error, fmt::Write as _, path::Path};
 
 use epitome::{
-    core::ThreadId,
+    SqliteOptions, SqliteStore, ThreadId,
     session::verify_call,
-    store::{
-        SqliteOptions, SqliteStore,
-        records::{AttemptFilter, JobState},
-    },
+    store::records::{AttemptFilter, JobState},
 };
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -13,7 +13,7 @@ use std::{
     io::{self, Read as _},
 };
 
-use epitome::{compact_request, core::Tokens, wire::Format};
+use epitome::{Format, Tokens, compact_request};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let limit: u64 = env::args().nth(1).ok_or("usage: stateless TOKENS < request.json")?.parse()?;

@@ -44,7 +44,7 @@ use crate::{
 /// report, each place with its rule (`report.illegal`): check it before you send the request.
 ///
 /// ```
-/// use epitome::{compact_request, core::Tokens, wire::Format};
+/// use epitome::{Format, Tokens, compact_request};
 ///
 /// let output = "a line of output\n".repeat(2_000);
 /// let request = format!(

@@ -199,7 +199,7 @@ impl ItemSet {
     }
 
     /// The trail of the summary before, as it was told.
-    pub(super) fn carried_trail(&self) -> &Trail {
+    pub(super) fn told_trail(&self) -> &Trail {
         &self.trail
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, io, process::Command, sync::LazyLock};
 
-use epitome::{core::event::ToolCall, wire::Format};
+use epitome::{Format, ToolCall};
 use serde_json::{Value, json};
 
 /// Speaks HTTP. This workspace builds `reqwest` without a choice of cryptography, so it is made here.

@@ -321,20 +321,21 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         )?;
         match (taken, outgoing) {
             (Some(mut ticket), Some(outgoing)) => {
-                self.recorder.lives.put(thread, &live);
-                ticket.live = Some(Arc::clone(&live));
-                if let Some(commit) = unwritten {
-                    self.recorder.leave_unwritten(
-                        &mut ticket,
-                        commit,
-                        (self.arrival, self.caller, self.seen),
-                    );
-                }
-                live.work();
+                self.keep(&mut ticket, &live, unwritten);
                 Ok(Some((ticket, RequestDisposition::Forward(outgoing))))
             }
             _ => self.give_up(thread, failed.unwrap_or(SessionError::Busy)),
         }
+    }
+
+    /// Keeps what the next request of the thread goes on from.
+    fn keep(&self, ticket: &mut PendingRecord, live: &Arc<CachedThread>, unwritten: Option<ThreadCommit>) {
+        self.recorder.lives.put(ticket.thread, live);
+        ticket.live = Some(Arc::clone(live));
+        if let Some(commit) = unwritten {
+            self.recorder.leave_unwritten(ticket, commit, (self.arrival, self.caller, self.seen));
+        }
+        live.work();
     }
 
     fn request(&self, frame: RequestFrame<'b>) -> RewriteInput<'_, 'b> {

@@ -33,8 +33,8 @@ use crate::summarise::{Summarize, SummaryInstructions};
 /// A session to be opened or begun.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), epitome::session::SessionError> {
-/// use epitome::{session::Session, wire::Format};
+/// # async fn example() -> Result<(), epitome::SessionError> {
+/// use epitome::{Format, Session};
 ///
 /// let session = Session::builder(Format::OpenaiChat, "gpt-5.1")
 ///     .file("agent.db")

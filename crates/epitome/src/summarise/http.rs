@@ -225,7 +225,7 @@ impl RemoteSummariser {
     /// window, including the answer.
     ///
     /// ```
-    /// use epitome::{core::Tokens, summarise::{ApiKey, RemoteSummariser, Summarize}, wire::Format};
+    /// use epitome::{ApiKey, Format, RemoteSummariser, Summarize, Tokens};
     ///
     /// let summariser = RemoteSummariser::builder(Format::OpenaiChat, "http://127.0.0.1:8080/v1", "small", Tokens(8_192))
     ///     .key(ApiKey::new("not-needed-here")?)

@@ -42,10 +42,7 @@ pub use epitome_core::draft_gate::DraftFinish;
 /// of a question when its result is no longer needed.
 ///
 /// ```
-/// use epitome::{
-///     core::Tokens,
-///     summarise::{ModelDraft, DraftFinish, Summarize, SummaryRequest, SummaryFuture},
-/// };
+/// use epitome::{ModelDraft, Summarize, SummaryFuture, SummaryRequest, Tokens, summarise::DraftFinish};
 ///
 /// /// Says how long the question was.
 /// #[derive(Debug)]

@@ -49,17 +49,19 @@ fn a_question_is_bare_legal_and_says_how_long_the_answer_may_be() {
     assert_eq!(anthropic["messages"].as_array().map(Vec::len), Some(1));
 }
 
+#[track_caller]
+fn reads(format: Format, body: &str, text: &str, finish: DraftFinish, content: ReplyContent) {
+    let reply = format.read_plain_reply(body).unwrap();
+    assert_eq!((reply.text.as_str(), reply.finish, reply.content), (text, finish, content), "{body}");
+}
+
 #[test]
 fn an_answer_is_its_words_and_how_it_ended() {
-    let check = |format: Format, body: &str, text: &str, finish: DraftFinish, content: ReplyContent| {
-        let reply = format.read_plain_reply(body).unwrap();
-        assert_eq!((reply.text.as_str(), reply.finish, reply.content), (text, finish, content), "{body}");
-    };
     let chat = |message: &str, reason: &str| {
         format!(r#"{{"choices":[{{"message":{{"role":"assistant",{message}}},"finish_reason":{reason}}}]}}"#)
     };
     let said = |message: &str, reason: &str, text, finish, content| {
-        check(Format::OpenaiChat, &chat(message, reason), text, finish, content);
+        reads(Format::OpenaiChat, &chat(message, reason), text, finish, content);
     };
     said(r#""content":"Hi""#, r#""stop""#, "Hi", DraftFinish::Complete, ReplyContent::Said);
     said(r#""content":"Hi""#, r#""length""#, "Hi", DraftFinish::CutOff, ReplyContent::Said);
@@ -111,9 +113,12 @@ fn an_answer_is_its_words_and_how_it_ended() {
         DraftFinish::CalledTool,
         ReplyContent::Nothing,
     );
+}
 
+#[test]
+fn an_answer_of_responses_is_its_words_and_how_it_ended() {
     let responses = |rest: &str, text, finish, content| {
-        check(Format::OpenaiResponses, &format!("{{{rest}}}"), text, finish, content);
+        reads(Format::OpenaiResponses, &format!("{{{rest}}}"), text, finish, content);
     };
     let message = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hi"}]}"#;
     let thought = r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm"}]}"#;
@@ -147,10 +152,13 @@ fn an_answer_is_its_words_and_how_it_ended() {
         DraftFinish::Complete,
         ReplyContent::Nothing,
     );
+}
 
+#[test]
+fn an_answer_of_anthropic_is_its_words_and_how_it_ended() {
     let anthropic = |content: &str, reason: &str, text, finish, made| {
         let body = format!(r#"{{"role":"assistant","content":[{content}],"stop_reason":"{reason}"}}"#);
-        check(Format::Anthropic, &body, text, finish, made);
+        reads(Format::Anthropic, &body, text, finish, made);
     };
     let words = r#"{"type":"text","text":"Hi"}"#;
     let thought = r#"{"type":"thinking","thinking":"Hm","signature":"s"}"#;
