@@ -134,7 +134,7 @@ impl ContextTracker {
             | Fact::ToolReturned { .. }
             | Fact::Injected { .. }
             | Fact::Carried { .. } => {
-                self.add(TrackedEvent { seq, tokens: estimate, kind: RebuildTreatment::History })
+                self.add(TrackedEvent { seq, tokens: estimate, kind: RebuildTreatment::History });
             }
             Fact::CompactionRequested { .. } | Fact::Pinned { .. } | Fact::Unpinned { .. } => {}
         }

@@ -293,7 +293,7 @@ impl<'e> ValueWalk<'e> {
                 self.reasoning.push((payer, text));
                 match seal {
                     Some(ReasoningSeal::Encrypted(sealed)) => {
-                        self.known.entry(sealed).or_default().push_back(payer)
+                        self.known.entry(sealed).or_default().push_back(payer);
                     }
                     // Anything but code may be read; a part is not measured by its signature.
                     Some(ReasoningSeal::Signature(sealed)) if is_code(sealed) => {

@@ -271,10 +271,10 @@ fn compression(past: &CallReplayer<'_>, pivot: Option<&Arc<LoggedEvent>>) -> Com
                 standing_at.push((seq, CompactionStatus::Holds));
             }
             Fact::CompactionReverted { compaction } => {
-                stand(&mut standing_at, *compaction, CompactionStatus::Undone)
+                stand(&mut standing_at, *compaction, CompactionStatus::Undone);
             }
             Fact::CompactionRestored { compaction } => {
-                stand(&mut standing_at, *compaction, CompactionStatus::Holds)
+                stand(&mut standing_at, *compaction, CompactionStatus::Holds);
             }
             _ => {}
         }

@@ -222,7 +222,7 @@ impl BlockingSession {
 fn print_lifecycle(happened: &LifecycleEvent) {
     match happened {
         LifecycleEvent::Started { .. } | LifecycleEvent::Ended { .. } => {
-            anstream::eprintln!("{DIM}{happened}{DIM:#}")
+            anstream::eprintln!("{DIM}{happened}{DIM:#}");
         }
         LifecycleEvent::Failed { .. }
         | LifecycleEvent::NotesFailed { .. }

@@ -105,7 +105,7 @@ impl AnswerCopy {
         match &mut self.reading {
             // Bytes that are not compressed are read without being copied.
             AnswerCopyState::Flowing(flow) if self.coding == ContentCoding::Identity => {
-                flow.decoder.push(bytes)
+                flow.decoder.push(bytes);
             }
             AnswerCopyState::Flowing(flow) => match flow.expander.push(bytes) {
                 Ok(expanded) => flow.decoder.push(&expanded),

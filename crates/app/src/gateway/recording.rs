@@ -415,7 +415,7 @@ impl RecordTask {
                 self.depart(arrived, *departure);
             }
             RecordStage::Arriving | RecordStage::Arrived(_) | RecordStage::Gone => {
-                *stage = RecordStage::Arrived(arrived)
+                *stage = RecordStage::Arrived(arrived);
             }
         }
     }

@@ -119,7 +119,7 @@ impl<'f> SummaryMaterial<'f> {
                 calls: &paired.exchanges,
                 newest: last,
                 previous: ledger.index(),
-                carried: ledger.carried_trail(),
+                carried: ledger.shown_trail(),
             })
         } else {
             NameIndex::default()

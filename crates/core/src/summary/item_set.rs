@@ -198,8 +198,8 @@ impl ItemSet {
         if self.carried_trail.is_empty() { &self.trail } else { &self.carried_trail }
     }
 
-    /// The trail of the summary before, as it was told.
-    pub(super) fn carried_trail(&self) -> &Trail {
+    /// The trail of the summary before, as its text shows it.
+    pub(super) fn shown_trail(&self) -> &Trail {
         &self.trail
     }
 

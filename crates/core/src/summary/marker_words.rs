@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn an_order_opens_a_clause_and_a_story_does_not() {
         let check = |text: &str, expect: Option<ClauseOrder>| {
-            assert_eq!(SentenceClauses::of(text).order(), expect, "{text}")
+            assert_eq!(SentenceClauses::of(text).order(), expect, "{text}");
         };
         check("Never push to main.", Some(ClauseOrder::Never));
         check("Fix it, and always use tabs", Some(ClauseOrder::Always));

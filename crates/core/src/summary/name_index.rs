@@ -317,7 +317,7 @@ fn behind_escape(piece: &str) -> &str {
 
 fn names_in_piece<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
     let mut rest = text;
-    while let Some(start) = rest.find(|letter| is_of_path(letter)) {
+    while let Some(start) = rest.find(is_of_path) {
         let is_tag = rest[..start].ends_with('<') && rest[start..].starts_with('/');
         let word = &rest[start..];
         let end = end_of_address(word)

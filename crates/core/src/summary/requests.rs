@@ -7,7 +7,7 @@
 //! themselves is settled by the answer.
 
 use super::{
-    StructuredSummary, ItemDetail, StepOrigin, SummaryItem, SummarySection,
+    ItemDetail, StepOrigin, StructuredSummary, SummaryItem, SummarySection,
     constraints::{newest_rule, withdraw_all},
     extraction::REPORT_KEY,
     item_set::{FIRST_REQUEST_KEY, ItemSet},

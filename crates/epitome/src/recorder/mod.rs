@@ -444,7 +444,7 @@ impl TrafficRecorder {
             let head = Seq(commit.after.0 + commit.events.len() as u64);
             match writing {
                 WriteTiming::Now => {
-                    drop(self.store.commit(commit).map_err(|error| as_conflict(error, thread))?)
+                    let _head = self.store.commit(commit).map_err(|error| as_conflict(error, thread))?;
                 }
                 WriteTiming::MayWait => left = Some(commit),
             }

@@ -236,23 +236,8 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         let Some((setup, limit)) = self.setup() else {
             return self.pass(place, RewriteStatus::Unfit).map(Some);
         };
-        let mut place = self.beside_its_answer(place)?;
-        let leaves = place.placed == PlacementKind::Began
-            && !self.cramped.get()
-            && self.command().is_none()
-            && fits_unchanged(self.seen, &frame, self.composing, &setup, limit);
-        // From here on the work grows with the new events, and all of a first request is new.
-        if leaves {
-            self.ahead.release();
-        } else if self.cramped.get() {
-            place = self.without_examples(place)?;
-        } else if place.placed == PlacementKind::Began {
-            let room = example_room(&setup, &setup.budget_within(limit, ObservedLimits::default()));
-            if room.is_exceeded(&place.new) {
-                let asked = client_examples::question_tokens(&place.new, &setup.meter);
-                client_examples::convert_to_instructions(&mut place.new, ExampleBudget { asked, ..room });
-            }
-        }
+        let place = self.beside_its_answer(place)?;
+        let place = self.with_room_for_examples(place, &frame, (&setup, limit))?;
         if let Some(focus) = self.command() {
             return self.compact(place, (&setup, limit), &focus).map(Some);
         }
@@ -266,13 +251,14 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
             self.ahead.release();
         }
         let (session, thread) = (place.session, place.thread);
-        let live = match (&place.opens, self.recorder.lives.get(thread)) {
-            (Some(_), _) => Arc::new(self.fresh((session, thread), setup)),
-            (None, Some(live)) if live.is_set_up(&setup) => live,
-            (None, _) => match self.open((session, thread), setup) {
-                Ok(live) => live,
-                Err(error) => return self.give_up(thread, error),
-            },
+        let opened = match (&place.opens, self.recorder.lives.get(thread)) {
+            (Some(_), _) => Ok(Arc::new(self.fresh((session, thread), setup))),
+            (None, Some(live)) if live.is_set_up(&setup) => Ok(live),
+            (None, _) => self.open((session, thread), setup),
+        };
+        let live = match opened {
+            Ok(live) => live,
+            Err(error) => return self.give_up(thread, error),
         };
         if let Err(error) = live.is_limited(limit) {
             return self.give_up(thread, error);
@@ -335,6 +321,28 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
             }
             _ => self.give_up(thread, failed.unwrap_or(SessionError::Busy)),
         }
+    }
+
+    /// The place, with the client's examples as instructions where there is no room for them as messages.
+    fn with_room_for_examples(
+        &self,
+        mut place: RequestPlace,
+        frame: &RequestFrame<'b>,
+        (setup, limit): (&Arc<SessionSetup>, RequestLimit),
+    ) -> Result<RequestPlace, RecordError> {
+        let leaves = place.placed == PlacementKind::Began
+            && !self.cramped.get()
+            && self.command().is_none()
+            && fits_unchanged(self.seen, frame, self.composing, setup, limit);
+        // From here on the work grows with the new events, and all of a first request is new.
+        if leaves {
+            self.ahead.release();
+        } else if self.cramped.get() {
+            place = self.without_examples(place)?;
+        } else if place.placed == PlacementKind::Began {
+            limit_examples(&mut place, setup, limit);
+        }
+        Ok(place)
     }
 
     fn request(&self, frame: RequestFrame<'b>) -> RewriteInput<'_, 'b> {
@@ -752,6 +760,15 @@ fn told_again(
     let head = if place.line == ThreadKind::Main { HeadPromotion::Yes } else { HeadPromotion::No };
     let opens = Some(ThreadOpening { session: None, thread, head });
     RequestPlace { thread: id, after: at, new, opens, placed: PlacementKind::Forked, ..place }
+}
+
+/// Makes instructions of a first request's examples that the budget has no room for.
+fn limit_examples(place: &mut RequestPlace, setup: &SessionSetup, limit: RequestLimit) {
+    let room = example_room(setup, &setup.budget_within(limit, ObservedLimits::default()));
+    if room.is_exceeded(&place.new) {
+        let asked = client_examples::question_tokens(&place.new, &setup.meter);
+        client_examples::convert_to_instructions(&mut place.new, ExampleBudget { asked, ..room });
+    }
 }
 
 /// Room for examples within a budget.

@@ -636,7 +636,7 @@ fn joined(cuts: Vec<BodySlice>) -> Vec<BodySlice> {
     for cut in cuts {
         match (joined.last_mut(), cut) {
             (Some(BodySlice::Client(last)), BodySlice::Client(next)) if last.end == next.start => {
-                last.end = next.end
+                last.end = next.end;
             }
             (_, BodySlice::Client(range)) if range.is_empty() => {}
             (_, cut) => joined.push(cut),

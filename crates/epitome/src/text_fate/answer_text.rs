@@ -173,7 +173,7 @@ impl fmt::Display for EventVisibility {
             (VisibilityForm::Stubbed, _) => write!(f, "a stub, by {by}")?,
             (VisibilityForm::Folded, _) => write!(f, "folded into a note by {by}")?,
             (VisibilityForm::Summarised, Some(at)) => {
-                write!(f, "summarised by compaction {at} (summary: {by})")?
+                write!(f, "summarised by compaction {at} (summary: {by})")?;
             }
             (VisibilityForm::Summarised, None) => f.write_str("summarised")?,
         }

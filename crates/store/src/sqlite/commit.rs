@@ -93,7 +93,7 @@ impl PreparedCommit {
                 CommitRecord::Outcome(outcome) => calls::insert_outcome(desk, self.thread, outcome)?,
                 CommitRecord::Job(job) => jobs::insert(desk, head.seq, job)?,
                 CommitRecord::Adopted { job, compaction } => {
-                    jobs::adopt(desk, self.thread, *job, *compaction)?
+                    jobs::adopt(desk, self.thread, *job, *compaction)?;
                 }
                 CommitRecord::CancelJob { job, reason } => jobs::cancel(desk, *job, reason)?,
                 CommitRecord::Exchange(exchange) => exchanges::insert(desk, self.thread, head.seq, exchange)?,

@@ -230,7 +230,7 @@ impl DigestCollector {
         };
         if message.members().iter().any(|(key, value)| keep(key, value)) {
             self.push(|out| {
-                normal_digest::object(out, message, keep, |out, _, value| normal_digest::plain(out, value))
+                normal_digest::object(out, message, keep, |out, _, value| normal_digest::plain(out, value));
             });
         }
     }

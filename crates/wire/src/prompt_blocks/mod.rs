@@ -124,7 +124,7 @@ fn usual_lifetime(format: Format, request: &Json<'_>) -> u64 {
 fn breakpoint(piece: &PromptPiece<'_>, usual: u64) -> Option<u64> {
     let mut asked = None;
     cache_marks::each(piece.json, &mut |mark| {
-        asked = mark.requests_caching().then(|| mark.lifetime(usual)).or(asked)
+        asked = mark.requests_caching().then(|| mark.lifetime(usual)).or(asked);
     });
     // A mark on a message is one on its last part.
     let message = piece.message.filter(|message| piece.form != PieceForm::Whole && message.ends.1);

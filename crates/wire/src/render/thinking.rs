@@ -306,7 +306,7 @@ fn retell(context: Context, loops: &[Range<usize>]) -> Context {
 fn tell(context: &Context, segment: &Segment, words: &mut String) {
     match segment.body() {
         SegmentBody::Answer { event, part } => {
-            said(context, segment, event.event.fact.parts().get(*part), words)
+            said(context, segment, event.event.fact.parts().get(*part), words);
         }
         SegmentBody::Exchange { outcome, .. } => {
             if let Some(call) = segment.call() {
@@ -314,10 +314,10 @@ fn tell(context: &Context, segment: &Segment, words: &mut String) {
             }
             match outcome {
                 VisibleOutcome::Returned { .. } => {
-                    said(context, segment, segment.shown().unwrap_or_default(), words)
+                    said(context, segment, segment.shown().unwrap_or_default(), words);
                 }
                 VisibleOutcome::Unanswered => {
-                    said(context, segment, [&ContentPart::text(UNANSWERED_TEXT)], words)
+                    said(context, segment, [&ContentPart::text(UNANSWERED_TEXT)], words);
                 }
             }
         }

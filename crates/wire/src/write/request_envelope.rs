@@ -75,7 +75,7 @@ pub(crate) fn write_request(
                     json: message,
                     events: head.system.iter().map(|entry| entry.index).collect(),
                     speaker: AlternatingRole::Other,
-                })
+                });
             }
             (_, SystemPlacement::Nothing) => {}
         }

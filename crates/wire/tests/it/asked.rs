@@ -51,6 +51,9 @@ fn a_question_is_bare_legal_and_says_how_long_the_answer_may_be() {
 
 #[test]
 fn an_answer_is_its_words_and_how_it_ended() {
+    use DraftFinish::{CalledTool, Complete, CutOff, Refused, Unknown};
+    use ReplyContent::{Nothing, ReasoningOnly, Said};
+
     let check = |format: Format, body: &str, text: &str, finish: DraftFinish, content: ReplyContent| {
         let reply = format.read_plain_reply(body).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish, reply.content), (text, finish, content), "{body}");
@@ -61,56 +64,26 @@ fn an_answer_is_its_words_and_how_it_ended() {
     let said = |message: &str, reason: &str, text, finish, content| {
         check(Format::OpenaiChat, &chat(message, reason), text, finish, content);
     };
-    said(r#""content":"Hi""#, r#""stop""#, "Hi", DraftFinish::Complete, ReplyContent::Said);
-    said(r#""content":"Hi""#, r#""length""#, "Hi", DraftFinish::CutOff, ReplyContent::Said);
-    said(r#""content":"Hi""#, "null", "Hi", DraftFinish::Unknown, ReplyContent::Said);
-    said(r#""content":"Hi""#, r#""wat""#, "Hi", DraftFinish::Unknown, ReplyContent::Said);
-    said(r#""content":"""#, r#""stop""#, "", DraftFinish::Complete, ReplyContent::Nothing);
-    said(r#""content":null"#, r#""content_filter""#, "", DraftFinish::Refused, ReplyContent::Nothing);
-    said(r#""content":"\n""#, r#""stop""#, "", DraftFinish::Complete, ReplyContent::Nothing);
+    said(r#""content":"Hi""#, r#""stop""#, "Hi", Complete, Said);
+    said(r#""content":"Hi""#, r#""length""#, "Hi", CutOff, Said);
+    said(r#""content":"Hi""#, "null", "Hi", Unknown, Said);
+    said(r#""content":"Hi""#, r#""wat""#, "Hi", Unknown, Said);
+    said(r#""content":"""#, r#""stop""#, "", Complete, Nothing);
+    said(r#""content":null"#, r#""content_filter""#, "", Refused, Nothing);
+    said(r#""content":"\n""#, r#""stop""#, "", Complete, Nothing);
     let reasoned = r#""content":"","reasoning_content":"Hm""#;
-    said(reasoned, r#""length""#, "", DraftFinish::CutOff, ReplyContent::ReasoningOnly);
-    said(r#""content":"So","reasoning":"Hm""#, r#""stop""#, "So", DraftFinish::Complete, ReplyContent::Said);
-    said(
-        r#""content":"<think>Hm""#,
-        r#""length""#,
-        "<think>Hm",
-        DraftFinish::CutOff,
-        ReplyContent::ReasoningOnly,
-    );
+    said(reasoned, r#""length""#, "", CutOff, ReasoningOnly);
+    said(r#""content":"So","reasoning":"Hm""#, r#""stop""#, "So", Complete, Said);
+    said(r#""content":"<think>Hm""#, r#""length""#, "<think>Hm", CutOff, ReasoningOnly);
     let closed = "<think>Hm</think>\n";
-    said(
-        r#""content":"<think>Hm</think>\n""#,
-        r#""stop""#,
-        closed,
-        DraftFinish::Complete,
-        ReplyContent::ReasoningOnly,
-    );
+    said(r#""content":"<think>Hm</think>\n""#, r#""stop""#, closed, Complete, ReasoningOnly);
     let after = "<think>Hm</think> So";
-    said(
-        r#""content":"<think>Hm</think> So""#,
-        r#""stop""#,
-        after,
-        DraftFinish::Complete,
-        ReplyContent::Said,
-    );
-    said(r#""content":null,"refusal":"No.""#, r#""stop""#, "No.", DraftFinish::Refused, ReplyContent::Said);
+    said(r#""content":"<think>Hm</think> So""#, r#""stop""#, after, Complete, Said);
+    said(r#""content":null,"refusal":"No.""#, r#""stop""#, "No.", Refused, Said);
     let called = r#""content":"On it","tool_calls":[{"id":"1","type":"function","function":{"name":"t","arguments":"{}"}}]"#;
-    said(called, r#""stop""#, "On it", DraftFinish::CalledTool, ReplyContent::Said);
-    said(
-        r#""content":null,"tool_calls":[{}]"#,
-        r#""stop""#,
-        "",
-        DraftFinish::CalledTool,
-        ReplyContent::Nothing,
-    );
-    said(
-        r#""content":null,"function_call":{"name":"t"}"#,
-        r#""length""#,
-        "",
-        DraftFinish::CalledTool,
-        ReplyContent::Nothing,
-    );
+    said(called, r#""stop""#, "On it", CalledTool, Said);
+    said(r#""content":null,"tool_calls":[{}]"#, r#""stop""#, "", CalledTool, Nothing);
+    said(r#""content":null,"function_call":{"name":"t"}"#, r#""length""#, "", CalledTool, Nothing);
 
     let responses = |rest: &str, text, finish, content| {
         check(Format::OpenaiResponses, &format!("{{{rest}}}"), text, finish, content);
@@ -120,33 +93,13 @@ fn an_answer_is_its_words_and_how_it_ended() {
     let call = r#"{"type":"function_call","call_id":"c","name":"t","arguments":"{}"}"#;
     let completed = r#""status":"completed""#;
     let cut = r#""status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}"#;
-    responses(
-        &format!(r#""output":[{thought},{message}],{completed}"#),
-        "Hi",
-        DraftFinish::Complete,
-        ReplyContent::Said,
-    );
-    responses(&format!(r#""output":[{message}],{cut}"#), "Hi", DraftFinish::CutOff, ReplyContent::Said);
-    responses(
-        &format!(r#""output":[{thought}],{cut}"#),
-        "",
-        DraftFinish::CutOff,
-        ReplyContent::ReasoningOnly,
-    );
-    responses(
-        &format!(r#""output":[{call}],{completed}"#),
-        "",
-        DraftFinish::CalledTool,
-        ReplyContent::Nothing,
-    );
-    responses(&format!(r#""output":[],{completed}"#), "", DraftFinish::Unknown, ReplyContent::Nothing);
+    responses(&format!(r#""output":[{thought},{message}],{completed}"#), "Hi", Complete, Said);
+    responses(&format!(r#""output":[{message}],{cut}"#), "Hi", CutOff, Said);
+    responses(&format!(r#""output":[{thought}],{cut}"#), "", CutOff, ReasoningOnly);
+    responses(&format!(r#""output":[{call}],{completed}"#), "", CalledTool, Nothing);
+    responses(&format!(r#""output":[],{completed}"#), "", Unknown, Nothing);
     let used = r#""usage":{"input_tokens":9,"output_tokens":0}"#;
-    responses(
-        &format!(r#""output":[],{completed},{used}"#),
-        "",
-        DraftFinish::Complete,
-        ReplyContent::Nothing,
-    );
+    responses(&format!(r#""output":[],{completed},{used}"#), "", Complete, Nothing);
 
     let anthropic = |content: &str, reason: &str, text, finish, made| {
         let body = format!(r#"{{"role":"assistant","content":[{content}],"stop_reason":"{reason}"}}"#);
@@ -154,13 +107,13 @@ fn an_answer_is_its_words_and_how_it_ended() {
     };
     let words = r#"{"type":"text","text":"Hi"}"#;
     let thought = r#"{"type":"thinking","thinking":"Hm","signature":"s"}"#;
-    anthropic(words, "end_turn", "Hi", DraftFinish::Complete, ReplyContent::Said);
-    anthropic(&format!("{thought},{words}"), "max_tokens", "Hi", DraftFinish::CutOff, ReplyContent::Said);
-    anthropic(thought, "max_tokens", "", DraftFinish::CutOff, ReplyContent::ReasoningOnly);
-    anthropic(words, "refusal", "Hi", DraftFinish::Refused, ReplyContent::Said);
+    anthropic(words, "end_turn", "Hi", Complete, Said);
+    anthropic(&format!("{thought},{words}"), "max_tokens", "Hi", CutOff, Said);
+    anthropic(thought, "max_tokens", "", CutOff, ReasoningOnly);
+    anthropic(words, "refusal", "Hi", Refused, Said);
     let call = r#"{"type":"tool_use","id":"1","name":"t","input":{}}"#;
-    anthropic(call, "tool_use", "", DraftFinish::CalledTool, ReplyContent::Nothing);
-    anthropic("", "end_turn", "", DraftFinish::Complete, ReplyContent::Nothing);
+    anthropic(call, "tool_use", "", CalledTool, Nothing);
+    anthropic("", "end_turn", "", Complete, Nothing);
 }
 
 #[test]

@@ -239,7 +239,7 @@ impl ChartFrame {
                 words.push(format!("┄ window {}", text_format::tokens(window)));
             }
             Some(window) => {
-                words.push(format!("the window of {} is above the charts", text_format::tokens(window)))
+                words.push(format!("the window of {} is above the charts", text_format::tokens(window)));
             }
             None => {}
         }

@@ -194,7 +194,7 @@ pub(super) fn sights<'s>(
             see((event.id.seq, 0), TextAuthor::Other, TextPlaceView::AsSent(event.event.fact.parts()));
         }
         SegmentBody::Carried(event) => {
-            see((event.id.seq, 0), TextAuthor::Other, TextPlaceView::Raw(&event.event.raw.json))
+            see((event.id.seq, 0), TextAuthor::Other, TextPlaceView::Raw(&event.event.raw.json));
         }
         SegmentBody::User { event, content } => {
             let voice = match &event.event.fact {

@@ -279,7 +279,7 @@ fn synthesised<'e>(fragments: &[ShownFragment<'e, 'e>], pen: ChatWriter<'e, '_>)
                 }
                 PortablePiece::Refusal(said) => refusal.push(said.to_owned()),
                 PortablePiece::Text(_) | PortablePiece::Medium { .. } => {
-                    text.extend(piece.note().map(str::to_owned))
+                    text.extend(piece.note().map(str::to_owned));
                 }
             }
         }

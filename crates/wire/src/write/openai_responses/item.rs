@@ -54,7 +54,7 @@ pub(super) fn answer(pieces: &[PortablePiece<'_>], id: impl Fn(&ToolCall, usize)
                 items.push(call_item(call, &id(call, *place)));
             }
             PortablePiece::Refusal(text) => {
-                said.push(format!(r#"{{"type":"refusal","refusal":{}}}"#, quote(text)))
+                said.push(format!(r#"{{"type":"refusal","refusal":{}}}"#, quote(text)));
             }
             PortablePiece::Text(_) | PortablePiece::Medium { .. } => {
                 said.extend(piece.note().map(output_text));
