@@ -2,6 +2,7 @@
 
 mod cli;
 mod gateway;
+mod units;
 
 use std::{io, process::ExitCode};
 

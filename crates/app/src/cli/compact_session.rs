@@ -27,11 +27,12 @@ use super::{
     jobs,
     output::{BOLD, CliOutput, DIM, NAME},
     policies,
-    request_source::{TokenAmount, ViewArgs, parse_amount},
+    request_source::ViewArgs,
     session_args::{BlockingSession, SessionOpenOptions, SummariserArgs, ThreadArgs},
     store_lookup::DatabaseLocation,
     text_format,
 };
+use crate::units::parse_tokens;
 
 /// Options of a compaction turn.
 #[derive(Args)]
@@ -46,8 +47,8 @@ pub(crate) struct CompactSessionArgs {
     keep_turns: Option<u64>,
 
     /// Keep as many of the last turns word for word as fit into N tokens; by default as the policy says.
-    #[arg(long, value_name = "N", value_parser = parse_amount, conflicts_with = "keep_turns")]
-    keep_tokens: Option<TokenAmount>,
+    #[arg(long, value_name = "N", value_parser = parse_tokens, conflicts_with = "keep_turns")]
+    keep_tokens: Option<u64>,
 
     /// Thread; by default the session's current thread.
     #[arg(long)]
@@ -75,10 +76,7 @@ impl CompactSessionArgs {
             name.map(policies::find).transpose()?.unwrap_or_else(|| Policy::builtin()[0].clone());
         let keep = match (self.keep_turns, self.keep_tokens) {
             (Some(turns), _) => Some(VerbatimTail::Turns(turns)),
-            (None, Some(TokenAmount::Tokens(tokens))) => Some(VerbatimTail::Tokens(Tokens(tokens))),
-            (None, Some(TokenAmount::Percent(_))) => {
-                return Err(anyhow!("--keep-tokens is a number of tokens, such as 20k"));
-            }
+            (None, Some(tokens)) => Some(VerbatimTail::Tokens(Tokens(tokens))),
             (None, None) => None,
         };
         if let Some(keep) = keep {

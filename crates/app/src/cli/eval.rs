@@ -26,9 +26,10 @@ use serde_json::json;
 use super::{
     output::{BOLD, CliOutput, DIM, NOTE},
     parallel::for_all,
-    request_source::{TokenAmount, parse_amount, thread_events},
+    request_source::thread_events,
     text_format,
 };
+use crate::units::parse_tokens;
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -46,8 +47,8 @@ pub(crate) struct EvalArgs {
     paths: Vec<PathBuf>,
 
     /// Measure only sessions with more tokens than this.
-    #[arg(long, value_name = "N", default_value = "60k", value_parser = parse_amount)]
-    over: TokenAmount,
+    #[arg(long, value_name = "N", default_value = "60k", value_parser = parse_tokens)]
+    over: u64,
 
     /// Numbers of compactions in a row to measure.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,5")]
@@ -85,7 +86,6 @@ struct EvalTotals {
 }
 
 pub(crate) fn run(args: &EvalArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
-    let TokenAmount::Tokens(over) = args.over else { bail!("--over is an amount of tokens, such as 60k") };
     let rules = Policy::named(&args.policy)?.summary;
     let Some(rules) = rules else { bail!("the policy `{}` makes no summaries: name another", args.policy) };
     let (mut files, mut unread) = (Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &EvalArgs, mut out: CliOutput) -> anyhow::Result<ExitCod
     }
     let mut known = SeenContents::default();
     let measure = |path: &PathBuf| {
-        measured(path, Tokens(over), |subject| {
+        measured(path, Tokens(args.over), |subject| {
             let evaluate =
                 |chain: &u64| subject.compact_chain(*chain, &rules, |order| Ok(summarise_built_in(order)));
             args.chain.iter().filter_map(evaluate).collect()

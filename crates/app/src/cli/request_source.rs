@@ -1,7 +1,7 @@
 //! Arguments of `compact`, `context`, `explain` and `diff`: a session or a file, a model, a budget.
 
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -36,6 +36,7 @@ use super::{
     store_lookup::{self, DatabaseLocation},
     text_format,
 };
+use crate::units::{TokenAmount, parse_amount};
 
 /// Options of a view.
 #[derive(Args, Clone)]
@@ -112,52 +113,6 @@ impl From<FormatArg> for Format {
             FormatArg::Anthropic => Self::Anthropic,
         }
     }
-}
-
-/// A number of tokens, or a share of a window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum TokenAmount {
-    Tokens(u64),
-    Percent(f64),
-}
-
-impl fmt::Display for TokenAmount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tokens(tokens) if tokens % 1_000 == 0 => write!(f, "{}k", tokens / 1_000),
-            Self::Tokens(tokens) => tokens.fmt(f),
-            Self::Percent(share) => write!(f, "{share}%"),
-        }
-    }
-}
-
-pub(crate) fn parse_amount(text: &str) -> Result<TokenAmount, String> {
-    let wrong = || format!("`{text}` is not an amount of tokens such as 50000, 50k, 1.5M or 45%");
-    let (number, unit) =
-        match text.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != '_') {
-            Some(at) => text.split_at(at),
-            None => (text, ""),
-        };
-    let number: f64 = number.replace('_', "").parse().map_err(|_| wrong())?;
-    let factor = match unit {
-        "" => 1.0,
-        "k" | "K" => 1e3,
-        "M" | "m" => 1e6,
-        "%" if number > 0.0 && number <= 100.0 => return Ok(TokenAmount::Percent(number)),
-        "%" => return Err(format!("`{text}` is not a share between 0 % and 100 %")),
-        _ => return Err(wrong()),
-    };
-    // Tokens are whole; of thousands and millions, parts are.
-    if unit.is_empty() && number.fract() != 0.0 || !(1.0..=1e12).contains(&(number * factor)) {
-        return Err(wrong());
-    }
-    let tokens = (number * factor).round();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "just checked to be in range"
-    )]
-    Ok(TokenAmount::Tokens(tokens as u64))
 }
 
 /// A line of events to make a view of, with its origin.
@@ -470,36 +425,4 @@ pub(crate) fn profiles(file: Option<&Path>) -> anyhow::Result<Profiles> {
         profiles.with_overrides(&text).with_context(|| format!("in {}", path.display()))?;
     }
     Ok(profiles)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_read_as_people_write_them() {
-        let read = |text: &str| parse_amount(text).ok();
-        assert_eq!(read("50000"), Some(TokenAmount::Tokens(50_000)));
-        assert_eq!(read("50k"), Some(TokenAmount::Tokens(50_000)));
-        assert_eq!(read("1.5M"), Some(TokenAmount::Tokens(1_500_000)));
-        assert_eq!(read("50_000"), Some(TokenAmount::Tokens(50_000)));
-        assert_eq!(read("45%"), Some(TokenAmount::Percent(45.0)));
-        for wrong in [
-            "",
-            "k",
-            "-5",
-            "0",
-            "0.5",
-            "1.5",
-            "0.0004k",
-            "5x",
-            "101%",
-            "0%",
-            "1e9k",
-            "1.2.3",
-            "9999999999999999",
-        ] {
-            assert_eq!(read(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -24,9 +24,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{
     output::{DIM, NOTE},
-    request_source::{FormatArg, TokenAmount, parse_amount},
+    request_source::FormatArg,
     store_lookup,
 };
+use crate::units::parse_tokens;
 
 /// A session and its thread, as named on the command line.
 #[derive(Args, Clone)]
@@ -66,8 +67,8 @@ pub(crate) struct SummariserArgs {
 
     /// Its context window in tokens, including the answer; by default the known window of the model, or 32k.
     /// A longer span is summarised in pieces.
-    #[arg(long, value_name = "N", value_parser = parse_amount, requires = "summariser")]
-    summariser_window: Option<TokenAmount>,
+    #[arg(long, value_name = "N", value_parser = parse_tokens, requires = "summariser")]
+    summariser_window: Option<u64>,
 
     /// Environment variable that holds its key. The key itself is never an argument.
     #[arg(long, value_name = "NAME", requires = "summariser", conflicts_with = "key_file")]
@@ -93,8 +94,7 @@ impl SummariserArgs {
             ModelWindow::Unknown | ModelWindow::Unlimited => None,
         });
         let window = match self.summariser_window {
-            Some(TokenAmount::Tokens(tokens)) => Tokens(tokens),
-            Some(TokenAmount::Percent(_)) => bail!("--summariser-window is a number of tokens, such as 32k"),
+            Some(tokens) => Tokens(tokens),
             None => known.unwrap_or(DEFAULT_SUMMARISER_WINDOW),
         };
         let format = self.summariser_format.map_or(Format::OpenaiChat, Format::from);

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use super::{
     output::{CliOutput, DIM, NAME, NOTE},
-    request_source::{RequestSource, TokenAmount, ViewArgs},
+    request_source::{RequestSource, ViewArgs},
     text_format,
 };
+use crate::units::TokenAmount;
 
 /// A budget larger than any session.
 const UNLIMITED: u64 = 1_000_000_000_000;

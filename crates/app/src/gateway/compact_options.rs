@@ -6,6 +6,7 @@ use epitome::{core::Tokens, rewrite::RequestOverrides};
 use http::HeaderMap;
 
 use super::errors::GatewayError;
+use crate::units::parse_tokens;
 
 /// Most letters in the focus of a summary.
 const LONGEST_FOCUS: usize = 2_000;
@@ -15,8 +16,8 @@ pub(super) fn parse_options(headers: &HeaderMap) -> Result<RequestOverrides, Gat
     let window = match headers.get("x-epitome-window") {
         None => None,
         Some(value) => {
-            let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-            Some(Tokens(number.filter(|number| *number > 0).ok_or_else(GatewayError::wrong_window)?))
+            let number = value.to_str().ok().and_then(|text| parse_tokens(text.trim()).ok());
+            Some(Tokens(number.ok_or_else(GatewayError::wrong_window)?))
         }
     };
     let compact = headers.get("x-epitome-compact").map(|value| focus(value.as_bytes())).transpose()?;
@@ -65,10 +66,11 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_a_positive_number_or_refused() {
+    fn a_window_is_a_positive_number_of_tokens_or_refused() {
         let window = |value: &str| read("x-epitome-window", value.as_bytes());
         assert_eq!(window("128000"), Ok((Some(Tokens(128_000)), None)));
-        for wrong in ["", "0", "-1", "128k", "1e6", "99999999999999999999", "12 000"] {
+        assert_eq!(window("1.5M"), Ok((Some(Tokens(1_500_000)), None)));
+        for wrong in ["", "0", "-1", "45%", "1e6", "99999999999999999999", "12 000"] {
             let trouble = window(wrong).expect_err("no window");
             assert_eq!((trouble.status.as_u16(), trouble.code), (400, "wrong_window"), "{wrong}");
         }

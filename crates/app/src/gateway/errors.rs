@@ -178,7 +178,7 @@ impl GatewayError {
         Self::new(
             StatusCode::BAD_REQUEST,
             "wrong_window",
-            "x-epitome-window is no positive number of tokens: send one such as 128000, or leave the header out",
+            "x-epitome-window is no positive number of tokens: send one such as 128000 or 128k, or leave the header out",
         )
     }
 

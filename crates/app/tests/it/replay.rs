@@ -487,7 +487,7 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_played() {
         "--model claude-unheard-of is not known: epitome models lists",
     );
     refused(&["--budget", "0"], "not an amount of tokens");
-    refused(&["--budget", "50%"], "--budget is an amount of tokens");
+    refused(&["--budget", "50%"], "not an amount of tokens");
     refused(&["--svg", "/no/such/folder/a.svg"], "there is no folder /no/such/folder");
     refused(&["--svg", "/"], "this is a folder");
     refused(&["--dump", "/dev/null"], "cannot make the folder /dev/null");

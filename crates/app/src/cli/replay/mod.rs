@@ -35,12 +35,9 @@ use self::{
     thread_replay::ThreadReplayer,
 };
 use super::{
-    output::CliOutput,
-    parallel::for_all,
-    policies,
-    request_source::{TokenAmount, parse_amount, profiles},
-    store_lookup::DatabaseLocation,
+    output::CliOutput, parallel::for_all, policies, request_source::profiles, store_lookup::DatabaseLocation,
 };
+use crate::units::parse_tokens;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[derive(ClapArgs)]
@@ -92,8 +89,8 @@ pub(crate) struct ReplayArgs {
     model: Vec<String>,
 
     /// Largest size of a request in tokens, or several sizes. By default the model's window.
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_amount)]
-    budget: Vec<TokenAmount>,
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_tokens)]
+    budget: Vec<u64>,
 
     /// Behaviour of the provider's cache to simulate, or both.
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "breakpoints")]
@@ -269,15 +266,7 @@ fn settings<'a>(args: &ReplayArgs, profiles: &'a Profiles) -> anyhow::Result<Vec
             )
         })?));
     }
-    let mut windows = Vec::new();
-    for amount in &args.budget {
-        let TokenAmount::Tokens(tokens) = amount else {
-            bail!("--budget is an amount of tokens, such as 60k")
-        };
-        windows.push(Some(Tokens(*tokens)));
-    }
-    let or_one = |given: Vec<_>| if given.is_empty() { vec![None] } else { given };
-    let windows = if windows.is_empty() { vec![None] } else { windows };
+    let windows = or_one(args.budget.iter().map(|tokens| Some(Tokens(*tokens))).collect());
     let mut settings = Vec::new();
     for model in or_one(models) {
         for window in &windows {
@@ -289,4 +278,9 @@ fn settings<'a>(args: &ReplayArgs, profiles: &'a Profiles) -> anyhow::Result<Vec
         }
     }
     Ok(settings)
+}
+
+/// One setting that leaves the choice to each session, if none was given.
+fn or_one<T>(given: Vec<Option<T>>) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given }
 }

@@ -45,7 +45,7 @@ use super::{
         output::{BOLD, CliOutput, DIM, NOTE},
         parallel::for_all,
         policies,
-        request_source::{TokenAmount, thread_events},
+        request_source::thread_events,
         text_format,
     },
     SweepArgs, sessions,
@@ -135,7 +135,6 @@ type CallSweepTallies = BTreeMap<(usize, u64), CallSweepTally>;
 
 pub(super) fn run(args: &SweepArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let policies = chosen(&args.policy)?;
-    let budgets = budgets(&args.budget)?;
     let files: Vec<PathBuf> = args.paths.iter().flat_map(|path| find_files(path).0).collect();
     let mut all = CallSweepTallies::new();
     let mut unread = Vec::new();
@@ -143,7 +142,7 @@ pub(super) fn run(args: &SweepArgs, mut out: CliOutput) -> anyhow::Result<ExitCo
     for_all(
         &files,
         name,
-        |path| sweep_file(path, &policies, &budgets),
+        |path| sweep_file(path, &policies, &args.budget),
         |path, swept| {
             match swept {
                 Ok(tallies) => {
@@ -179,14 +178,6 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Policy>> {
         return Ok(Policy::builtin().to_vec());
     }
     names.iter().map(|name| policies::find(name)).collect()
-}
-
-fn budgets(amounts: &[TokenAmount]) -> anyhow::Result<Vec<u64>> {
-    let tokens = |amount: &TokenAmount| match amount {
-        TokenAmount::Tokens(tokens) => Ok(*tokens),
-        TokenAmount::Percent(_) => anyhow::bail!("a sweep needs budgets in tokens, such as 8k"),
-    };
-    amounts.iter().map(tokens).collect()
 }
 
 fn tell(

@@ -44,9 +44,10 @@ use serde::Serialize;
 use super::{
     output::{BOLD, CliOutput, DIM, NOTE},
     parallel::for_all,
-    request_source::{TokenAmount, parse_amount, thread_events},
+    request_source::thread_events,
     text_format,
 };
+use crate::units::parse_tokens;
 
 /// Smallest budget; each next one is twice as large, up to the whole session.
 const SMALLEST: u64 = 2_000;
@@ -63,8 +64,8 @@ pub(crate) struct SweepArgs {
     policy: Vec<String>,
 
     /// With --policy: largest size of a request in tokens.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8k,60k,100k", value_parser = parse_amount)]
-    budget: Vec<TokenAmount>,
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8k,60k,100k", value_parser = parse_tokens)]
+    budget: Vec<u64>,
 }
 
 /// Findings of a sweep.

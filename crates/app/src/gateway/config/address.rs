@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use http::Uri;
 
-use super::units::printable;
+use crate::units::printable;
 
 /// The address to listen on: `127.0.0.1:8787`, `[::1]:8787`, `localhost:8787`.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {

@@ -9,7 +9,8 @@ use std::fmt;
 use http::Method;
 use serde::Serialize;
 
-use super::{pattern::matches_pattern, units::printable};
+use super::pattern::matches_pattern;
+use crate::units::printable;
 
 /// Paths at which a model is called, or tokens are counted.
 const INFERENCE: [&str; 8] = [

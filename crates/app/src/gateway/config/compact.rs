@@ -1,14 +1,19 @@
 //! Settings of mode `compact`, from a table of the file and from flags, which take precedence.
 
+use std::fmt;
+
 use epitome::wire::Format;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, Visitor},
+};
 use toml::Spanned;
 
 use super::{
     CompactModeConfig, ConfiguredSummariser, address,
     file::{ConfigText, EnvironmentLookup, secret},
-    units,
 };
+use crate::units;
 
 /// Largest share of sessions that may be held out: with two groups, half is the most that makes sense.
 const MOST_HELD_OUT: f64 = 0.5;
@@ -23,7 +28,7 @@ const MAX_NAME_LETTERS: usize = 128;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCompact {
-    window: Option<Spanned<u64>>,
+    window: Option<Spanned<RawWindow>>,
     holdout: Option<Spanned<f64>>,
     command: Option<Spanned<String>>,
     #[serde(default)]
@@ -53,7 +58,7 @@ impl RawCompact {
         environment: EnvironmentLookup<'_>,
     ) -> anyhow::Result<CompactModeConfig> {
         Ok(CompactModeConfig {
-            window: self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?,
+            window: self.window.map(|said| page.read(&said, RawWindow::read)).transpose()?,
             holdout: self.holdout.map_or(Ok(0), |said| page.read(&said, |share| holdout(*share)))?,
             command: self.command.map(|said| page.read(&said, |word| command(word))).transpose()?,
             recall: self.recall,
@@ -143,14 +148,46 @@ pub(super) fn summariser(
     }
 }
 
-/// Checks the size of a model's window.
-pub(super) fn window(tokens: u64) -> Result<u64, String> {
-    if tokens == 0 {
-        return Err("`window` is 0, so that nothing would fit: give the tokens of the model's window, \
-                    or leave it out"
-            .to_owned());
+/// The size of a model's window as a file has it: a number, or text such as `'128k'`.
+#[derive(Debug)]
+pub(super) enum RawWindow {
+    Number(u64),
+    Text(String),
+}
+
+impl RawWindow {
+    /// Checks the size.
+    pub(super) fn read(&self) -> Result<u64, String> {
+        match self {
+            Self::Number(0) => {
+                Err("`window` is 0, so that nothing would fit: give the tokens of the model's \
+                                    window, or leave it out"
+                    .to_owned())
+            }
+            Self::Number(tokens) => Ok(*tokens),
+            Self::Text(text) => units::parse_tokens(text),
+        }
     }
-    Ok(tokens)
+}
+
+impl<'de> Deserialize<'de> for RawWindow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrTextVisitor;
+        impl Visitor<'_> for NumberOrTextVisitor {
+            type Value = RawWindow;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("tokens, such as 128_000 or '128k'")
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<RawWindow, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Signed(number), &self);
+                u64::try_from(number).map(RawWindow::Number).map_err(|_| wrong())
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RawWindow, E> {
+                Ok(RawWindow::Text(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(NumberOrTextVisitor)
+    }
 }
 
 /// Converts a share of sessions to millionths.

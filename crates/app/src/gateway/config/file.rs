@@ -18,9 +18,9 @@ use super::{
     AccessRights, AccessToken, CompactModeConfig, GatewayLimits, GatewayMode, LogFormat, RequestRules,
     StoreFailureAction, UpstreamConfig, address,
     allowed_routes::{RouteList, RouteListEntry},
-    compact::{RawCompact, window},
-    units,
+    compact::{RawCompact, RawWindow},
 };
+use crate::units;
 
 /// Routes whose requests are recorded.
 const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
@@ -134,7 +134,7 @@ struct RawToken {
     env: Option<Spanned<String>>,
     blake3: Option<Spanned<String>>,
     mode: Option<GatewayMode>,
-    window: Option<Spanned<u64>>,
+    window: Option<Spanned<RawWindow>>,
     policy: Option<Spanned<String>>,
     allow: Option<Vec<Spanned<String>>>,
     allow_override: Option<bool>,
@@ -144,7 +144,7 @@ struct RawToken {
 #[derive(Debug, Default)]
 struct RawRules {
     mode: Option<GatewayMode>,
-    window: Option<Spanned<u64>>,
+    window: Option<Spanned<RawWindow>>,
     policy: Option<Spanned<String>>,
 }
 
@@ -154,7 +154,7 @@ impl<'de> Deserialize<'de> for RawRules {
         #[serde(deny_unknown_fields)]
         struct RulesTable {
             mode: Option<GatewayMode>,
-            window: Option<Spanned<u64>>,
+            window: Option<Spanned<RawWindow>>,
             policy: Option<Spanned<String>>,
         }
         struct ModeOrTableVisitor;
@@ -179,7 +179,7 @@ impl<'de> Deserialize<'de> for RawRules {
 
 impl RawRules {
     fn read(self, page: &ConfigText<'_>, policies: PolicyLookup<'_>) -> anyhow::Result<RequestRules> {
-        let window = self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?;
+        let window = self.window.map(|said| page.read(&said, RawWindow::read)).transpose()?;
         let find = |said: Spanned<String>| {
             page.read(&said, |name| policies(name).map(Arc::new).map_err(|error| format!("{error:#}")))
         };
@@ -490,7 +490,7 @@ mod tests {
             [routes]
             "/v1/messages" = "record"
             "/v1/responses" = { mode = "compact", window = 32_000, policy = "tiered" }
-            "/v1/chat/completions" = { window = 16_000 }
+            "/v1/chat/completions" = { window = "16k" }
 
             [compact]
             window = 128_000
@@ -605,7 +605,9 @@ mod tests {
     #[test]
     fn what_is_wrong_with_mode_compact_is_told_with_its_line() {
         refused("[compact]\nwindow = 0", "line 2: `window` is 0");
-        refused("[compact]\nwindow = '128k'", "line 2: invalid type: string");
+        refused("[compact]\nwindow = '128kB'", "line 2: `128kB` is not an amount of tokens");
+        refused("[compact]\nwindow = 1.5", "line 2: invalid type: floating point");
+        refused("[compact]\nwindow = -1", "line 2: invalid value: integer");
         refused("[compact]\nholdout = 0.6", "line 2: `holdout` is the share");
         refused("[compact]\nholdout = nan", "line 2: `holdout` is the share");
         refused("[compact]\ncommand = 'compact this'", "line 2: `compact this` is no command");

@@ -11,8 +11,8 @@ use super::{
     AccessRights, CompactModeConfig, GatewayConfig, GatewayMode, LogFormat, StoreFailureAction,
     UpstreamConfig, address, compact,
     file::{ConfigFile, EnvironmentLookup, PolicyLookup},
-    units,
 };
+use crate::units;
 
 /// Settings of a gateway on the command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -66,7 +66,7 @@ pub(crate) struct GatewayArgs {
 #[command(next_help_heading = "Mode compact")]
 struct GatewayCompactArgs {
     /// Context window of the models in tokens, such as 128k. By default the known window of each model.
-    #[arg(long, value_name = "TOKENS", value_parser = units::tokens)]
+    #[arg(long, value_name = "TOKENS", value_parser = units::parse_tokens)]
     window: Option<u64>,
 
     /// Share of sessions to leave uncompacted, such as 0.1, so that savings can be measured and not only

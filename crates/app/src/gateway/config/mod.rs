@@ -10,7 +10,6 @@ mod file;
 pub(crate) mod flags;
 pub(crate) mod pattern;
 pub(crate) mod shown_config;
-mod units;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 

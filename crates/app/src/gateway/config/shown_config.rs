@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::{
     AccessRights, CompactModeConfig, ConfiguredSummariser, GatewayConfig, GatewayLimits, GatewayMode,
-    RequestRules, StoreFailureAction, UpstreamConfig, address::is_exposed, allowed_routes::RouteList, units,
+    RequestRules, StoreFailureAction, UpstreamConfig, address::is_exposed, allowed_routes::RouteList,
 };
+use crate::units;
 
 /// A configuration without its secrets.
 #[derive(Debug, Serialize)]
