@@ -253,7 +253,7 @@ impl TrafficRecorder {
         let setup = ticket.live.as_ref().map(|live| live.setup());
         let profile = setup.as_ref().and_then(|setup| setup.profile.as_ref());
         let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
-        NewCallOutcome { call, time: Some(at), answer: name, usage, cost, error: None }
+        NewCallOutcome { call, time: Some(at), answer: name, usage, cost, error: None, refusal: None }
     }
 
     /// Notes that a composed request was replaced, because it could wait no longer: the recorded call never left, and
@@ -265,7 +265,15 @@ impl TrafficRecorder {
             return Ok(());
         }
         let error = Some("never left: it was not ready in time".to_owned());
-        let outcome = NewCallOutcome { call, time: Some(at), answer: None, usage: None, cost: None, error };
+        let outcome = NewCallOutcome {
+            call,
+            time: Some(at),
+            answer: None,
+            usage: None,
+            cost: None,
+            error,
+            refusal: None,
+        };
         let commit =
             ThreadCommit::new(ticket.thread, ticket.head, Vec::new(), vec![CommitRecord::Outcome(outcome)]);
         self.append_unsaid(ticket.thread, &commit)?;

@@ -26,7 +26,7 @@ use epitome_core::{
 };
 use epitome_store::{
     EventLog, SqliteStore, StoreError, ThreadHead,
-    records::{CommitRecord, JobRow, NewCallOutcome, NewJob, SummaryRow, ThreadCommit},
+    records::{CommitRecord, JobRow, NewCallOutcome, NewJob, SizeRefusal, SummaryRow, ThreadCommit},
 };
 use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ use super::{
     lifecycle::{LifecycleEvent, LifecycleListeners},
     pending_updates::PendingUpdates,
     setup::SessionSetup,
-    state::{RecordedOverflow, SessionState, SettingsDigests, WrittenCall, is_forced},
+    state::{SessionState, SettingsDigests, WrittenCall, is_forced, refusal_text},
 };
 use crate::{
     compact::CompactError,
@@ -675,19 +675,20 @@ impl SessionEngine {
     pub(crate) fn failed(&self, error: &str) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let (call, _) = state.last.ok_or(SessionError::NoCall)?;
-        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.to_owned())])))?;
+        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.to_owned(), None)])))?;
         Ok(())
     }
 
-    fn failure(&self, call: u64, error: String) -> CommitRecord {
-        let time = Some(self.now());
+    fn failure(&self, call: u64, error: String, refusal: Option<SizeRefusal>) -> CommitRecord {
+        let (time, error) = (Some(self.now()), Some(error));
         CommitRecord::Outcome(NewCallOutcome {
             call,
             time,
             answer: None,
             usage: None,
             cost: None,
-            error: Some(error),
+            error,
+            refusal,
         })
     }
 
@@ -705,8 +706,11 @@ impl SessionEngine {
             Some((last, estimated)) if last == call => estimated,
             _ => self.store.call(self.thread, call)?.call.estimated,
         };
-        let error = RecordedOverflow(refused).to_string();
-        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.clone())])))?;
+        let error = refusal_text(refused);
+        let numbers = SizeRefusal { limit: refused.limit, asked: refused.asked };
+        self.append_to(&mut state, |_| {
+            Ok((Vec::new(), vec![self.failure(call, error.clone(), Some(numbers))]))
+        })?;
         state.learned.refused(estimated, refused);
         let marker = Fact::CompactionRequested { trigger: CompactionTrigger::Overflow, focus: None };
         let now = Some(self.now());

@@ -16,7 +16,7 @@ use epitome_core::{
 };
 use epitome_store::{
     EventLog, SqliteStore, ThreadHead,
-    records::{CallRow, CommitRecord, HashedText, NewCall, NewCallOutcome},
+    records::{CallRow, CommitRecord, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
 };
 use epitome_wire::{ModelAnswer, PromptMemo, overflow::ContextOverflow, render::settle_thinking};
 use serde::{Deserialize, Serialize};
@@ -279,8 +279,8 @@ impl SessionState {
             if let Some(usage) = &outcome.usage {
                 self.is_counted(last.call.estimated, usage);
             }
-            if let Some(refused) = outcome.error.as_deref().and_then(RecordedOverflow::read) {
-                self.learned.refused(last.call.estimated, refused.0);
+            if let Some(refused) = recorded_refusal(outcome) {
+                self.learned.refused(last.call.estimated, refused);
             }
         }
     }
@@ -544,7 +544,15 @@ impl SessionState {
             _ => None,
         });
         let cost = answered.usage.as_ref().and_then(|usage| self.cost(usage));
-        NewCallOutcome { call, time: Some(now), answer, usage: answered.usage, cost, error: None }
+        NewCallOutcome {
+            call,
+            time: Some(now),
+            answer,
+            usage: answered.usage,
+            cost,
+            error: None,
+            refusal: None,
+        }
     }
 
     fn cost(&self, usage: &Usage) -> Option<Money> {
@@ -557,34 +565,33 @@ pub(super) fn is_forced(prepared: &PreparationReport) -> bool {
     prepared.compaction.is_some() && prepared.acted.as_ref().is_some_and(EpochCause::is_forced)
 }
 
-/// A refusal as too long, as it is recorded with the call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordedOverflow(pub(crate) ContextOverflow);
+/// Beginning of the error of a call that was refused as too long.
+const TOO_LONG: &str = "too long for the provider";
 
-impl std::fmt::Display for RecordedOverflow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("too long for the provider")?;
-        if let Some(limit) = self.0.limit {
-            write!(f, ", which takes {}", limit.0)?;
-        }
-        if let Some(asked) = self.0.asked {
-            write!(f, ", and counts {}", asked.0)?;
-        }
-        Ok(())
+/// A refusal as too long, in words: the error that is recorded with the call, for people.
+pub(super) fn refusal_text(refused: ContextOverflow) -> String {
+    let limit = refused.limit.map(|limit| format!(", which takes {}", limit.0));
+    let asked = refused.asked.map(|asked| format!(", and counts {}", asked.0));
+    format!("{TOO_LONG}{}{}", limit.unwrap_or_default(), asked.unwrap_or_default())
+}
+
+/// The refusal of a call as too long, if its outcome is one.
+fn recorded_refusal(outcome: &OutcomeRow) -> Option<ContextOverflow> {
+    match outcome.refusal {
+        Some(SizeRefusal { limit, asked }) => Some(ContextOverflow { limit, asked }),
+        None => outcome.error.as_deref().and_then(parse_refusal_text),
     }
 }
 
-impl RecordedOverflow {
-    /// Reads the record of a call's end; `None` if it is another kind.
-    fn read(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("too long for the provider")?;
-        let number = |name: &str| {
-            let (_, number) = rest.split_once(name)?;
-            let end = number.find(',').unwrap_or(number.len());
-            number[..end].parse().ok().map(Tokens)
-        };
-        Some(Self(ContextOverflow { limit: number(", which takes "), asked: number(", and counts ") }))
-    }
+/// Reads a refusal from its words, which are all that versions before schema 8 recorded.
+fn parse_refusal_text(text: &str) -> Option<ContextOverflow> {
+    let rest = text.strip_prefix(TOO_LONG)?;
+    let number = |name: &str| {
+        let (_, number) = rest.split_once(name)?;
+        let end = number.find(',').unwrap_or(number.len());
+        number[..end].parse().ok().map(Tokens)
+    };
+    Some(ContextOverflow { limit: number(", which takes "), asked: number(", and counts ") })
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -595,14 +602,36 @@ fn json(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_a_refusal_said_is_read_from_its_record() {
-        for limit in [None, Some(Tokens(4_096))] {
-            for asked in [None, Some(Tokens(5_000))] {
-                let overflowed = RecordedOverflow(ContextOverflow { limit, asked });
-                assert_eq!(RecordedOverflow::read(&overflowed.to_string()), Some(overflowed));
-            }
+    fn row(error: &str, refusal: Option<SizeRefusal>) -> OutcomeRow {
+        OutcomeRow {
+            time: None,
+            answer: None,
+            usage: None,
+            cost: None,
+            error: Some(error.to_owned()),
+            refusal,
         }
-        assert_eq!(RecordedOverflow::read("the provider answered 500"), None);
+    }
+
+    #[test]
+    fn a_refusal_is_read_from_its_numbers_and_never_from_the_words_beside_them() {
+        let (limit, asked) = (Some(Tokens(4_096)), None);
+        let written = row("too long for the provider, which takes 1", Some(SizeRefusal { limit, asked }));
+        assert_eq!(recorded_refusal(&written), Some(ContextOverflow { limit, asked }));
+        assert_eq!(recorded_refusal(&row("the provider answered 500", None)), None);
+    }
+
+    #[test]
+    fn a_refusal_that_an_older_version_wrote_is_read_from_its_words() {
+        for (words, limit, asked) in [
+            ("too long for the provider", None, None),
+            ("too long for the provider, which takes 4096", Some(4_096), None),
+            ("too long for the provider, and counts 5000", None, Some(5_000)),
+            ("too long for the provider, which takes 4096, and counts 5000", Some(4_096), Some(5_000)),
+        ] {
+            let expect = ContextOverflow { limit: limit.map(Tokens), asked: asked.map(Tokens) };
+            assert_eq!(recorded_refusal(&row(words, None)), Some(expect), "{words}");
+            assert_eq!(refusal_text(expect), words);
+        }
     }
 }

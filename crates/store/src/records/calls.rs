@@ -7,6 +7,7 @@ use epitome_core::{
     id::AnswerId,
     profile::Money,
 };
+use serde::{Deserialize, Serialize};
 
 /// A text that is stored once and named by its hash: a policy, a profile, the options of a rendering.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,18 @@ pub struct NewCallOutcome {
     pub cost: Option<Money>,
     /// Error, if any.
     pub error: Option<String>,
+    /// Numbers of the provider that refused it as too long, if one did.
+    pub refusal: Option<SizeRefusal>,
+}
+
+/// Refusal of a request as too long, with the numbers that the provider gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SizeRefusal {
+    /// The provider's limit.
+    pub limit: Option<Tokens>,
+    /// Size of the request in the provider's count.
+    pub asked: Option<Tokens>,
 }
 
 /// A call as a thread sees it.
@@ -119,4 +132,6 @@ pub struct OutcomeRow {
     pub cost: Option<Money>,
     /// Error, if any.
     pub error: Option<String>,
+    /// Numbers of the provider that refused it as too long, if one did.
+    pub refusal: Option<SizeRefusal>,
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     error::StoreError,
-    records::{CallRow, HashedText, NewCall, NewCallOutcome, OutcomeRow},
+    records::{CallRow, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
 };
 
 /// Calls of models, and the contents they were made with.
@@ -377,13 +377,12 @@ pub(super) fn insert_outcome(
         let owner = stretches.iter().find(|stretch| (stretch.from..stretch.until).contains(&number));
         call = find(owner.ok_or_else(unknown)?.thread)?;
     }
-    let usage = outcome
-        .usage
-        .as_ref()
-        .map(|usage| serde_json::to_string(usage).expect("numbers under fixed names are always JSON"));
+    let usage = outcome.usage.as_ref().map(numbers_json);
+    let refusal = outcome.refusal.as_ref().map(numbers_json);
     desk.connection
         .prepare_cached(
-            "INSERT INTO call_outcomes (call, time, cost, answer, usage, error) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO call_outcomes (call, time, cost, answer, usage, error, refusal)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![
             call.ok_or_else(unknown)?,
@@ -392,6 +391,7 @@ pub(super) fn insert_outcome(
             outcome.answer.as_ref().map(|answer| &answer.0),
             usage,
             outcome.error,
+            refusal,
         ])?;
     Ok(())
 }
@@ -481,7 +481,7 @@ impl CallView {
 
 fn outcomes(connection: &Connection, call: i64) -> Result<Vec<OutcomeRow>, SqliteError> {
     let mut statement = connection.prepare_cached(
-        "SELECT time, answer, usage, cost, error FROM call_outcomes WHERE call = ?1 ORDER BY number",
+        "SELECT time, answer, usage, cost, error, refusal FROM call_outcomes WHERE call = ?1 ORDER BY number",
     )?;
     let mut rows = statement.query([call])?;
     let mut outcomes = Vec::new();
@@ -493,6 +493,7 @@ fn outcomes(connection: &Connection, call: i64) -> Result<Vec<OutcomeRow>, Sqlit
             usage,
             cost: row.get::<_, Option<i64>>(3)?.map(|cost| Money(unsigned(cost))),
             error: row.get(4)?,
+            refusal: row.get::<_, Option<String>>(5)?.map(|json| refusal(&json)).transpose()?,
         });
     }
     Ok(outcomes)
@@ -502,6 +503,16 @@ fn outcomes(connection: &Connection, call: i64) -> Result<Vec<OutcomeRow>, Sqlit
 fn usage(json: &str) -> Result<Usage, SqliteError> {
     serde_json::from_str(json)
         .map_err(|error| SqliteError::Damaged(format!("a usage cannot be read: {error}")))
+}
+
+/// Reads back the numbers of a refusal.
+fn refusal(json: &str) -> Result<SizeRefusal, SqliteError> {
+    serde_json::from_str(json)
+        .map_err(|error| SqliteError::Damaged(format!("a refusal cannot be read: {error}")))
+}
+
+fn numbers_json(numbers: &impl serde::Serialize) -> String {
+    serde_json::to_string(numbers).expect("numbers under fixed names are always JSON")
 }
 
 /// Owner of the event at `seq` of a view.

@@ -66,7 +66,7 @@ fn calls_of(
     let end = thread_view::head(connection, thread)?.seq;
     let mut statement = connection.prepare_cached(
         "SELECT number, head, hash, summary_seq, pass, plan, steps, sent,
-            (SELECT count(*) FROM call_outcomes WHERE call = model_calls.id AND usage IS NOT NULL AND NOT json_valid(usage))
+            (SELECT count(*) FROM call_outcomes WHERE call = model_calls.id AND NOT (json_valid(ifnull(usage, 0)) AND json_valid(ifnull(refusal, 0))))
          FROM model_calls WHERE thread = ?1 ORDER BY number",
     )?;
     let mut rows = statement.query([thread.blob()])?;
@@ -101,7 +101,7 @@ fn call(row: &Row<'_>, head: Seq, problem: &mut dyn FnMut(&str)) -> Result<(), S
         }
     }
     if row.get::<_, i64>(8)? > 0 {
-        problem("has an outcome whose usage is not JSON");
+        problem("has an outcome whose numbers are not JSON");
     }
     Ok(())
 }

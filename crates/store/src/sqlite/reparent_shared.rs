@@ -162,8 +162,8 @@ fn copy_calls(connection: &Connection, from: &OwnedCallRange, fork: ThreadId) ->
          SELECT ?4, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
             profile, rendering, format, model, cause, pass, plan, steps, sent, script
          FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3 ORDER BY number",
-        "INSERT INTO call_outcomes (call, time, cost, answer, usage, error)
-         SELECT copy.id, outcome.time, cost, answer, usage, error FROM model_calls AS original
+        "INSERT INTO call_outcomes (call, time, cost, answer, usage, error, refusal)
+         SELECT copy.id, outcome.time, cost, answer, usage, error, refusal FROM model_calls AS original
          JOIN call_outcomes AS outcome ON outcome.call = original.id
          JOIN model_calls AS copy ON copy.thread = ?4 AND copy.number = original.number
          WHERE original.thread = ?1 AND original.number >= ?2 AND original.number < ?3 ORDER BY outcome.number",

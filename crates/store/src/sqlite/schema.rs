@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_indexes.sql"),
     include_str!("migrations/0006_inserts.sql"),
     include_str!("migrations/0007_search.sql"),
+    include_str!("migrations/0008_refusals.sql"),
 ];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.

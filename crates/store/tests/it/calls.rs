@@ -7,7 +7,10 @@ use epitome_core::{
 };
 use epitome_store::{
     EventLog, SqliteStore, StoreError, ThreadStart,
-    records::{CommitRecord, HashedText, JobId, NewCall, NewCallOutcome, NewJob, OutcomeRow, ThreadCommit},
+    records::{
+        CommitRecord, HashedText, JobId, NewCall, NewCallOutcome, NewJob, OutcomeRow, SizeRefusal,
+        ThreadCommit,
+    },
 };
 use proptest::prelude::*;
 
@@ -102,6 +105,7 @@ fn a_call_comes_back_as_it_was_made() {
         usage: Some(usage),
         cost: Some(Money(1_500_000)),
         error: None,
+        refusal: None,
     };
     let failed = NewCallOutcome {
         time: None,
@@ -109,6 +113,7 @@ fn a_call_comes_back_as_it_was_made() {
         usage: None,
         cost: None,
         error: Some("cut off".into()),
+        refusal: Some(SizeRefusal { limit: Some(Tokens(4_096)), asked: None }),
         ..ended.clone()
     };
     // Contents may stand behind what names them.
@@ -131,12 +136,13 @@ fn a_call_comes_back_as_it_was_made() {
     commit(&store, id, vec![CommitRecord::Content(policy.clone()), CommitRecord::Outcome(ended.clone())]);
     let row = store.call(id, 0).unwrap();
     assert_eq!((row.thread, row.number, &row.call), (id, 0, &made));
-    let outcome = |NewCallOutcome { time, answer, usage, cost, error, .. }| OutcomeRow {
+    let outcome = |NewCallOutcome { time, answer, usage, cost, error, refusal, .. }| OutcomeRow {
         time,
         answer,
         usage,
         cost,
         error,
+        refusal,
     };
     assert_eq!(row.outcomes, [outcome(failed), outcome(ended)]);
     assert_eq!(store.last_call(id).unwrap(), Some(row));
@@ -171,7 +177,15 @@ fn a_fork_shares_the_calls_made_by_its_start_and_counts_on() {
     assert_eq!(numbers(&store, deep), [(main, 0), (main, 1), (late, 2)]);
     assert_eq!(store.calls(deep, 1, 1).unwrap()[0].number, 1);
     // What is reported of a shared call, whoever reports it, is seen by all who share it.
-    let outcome = NewCallOutcome { call: 1, time: None, answer: None, usage: None, cost: None, error: None };
+    let outcome = NewCallOutcome {
+        call: 1,
+        time: None,
+        answer: None,
+        usage: None,
+        cost: None,
+        error: None,
+        refusal: None,
+    };
     commit(&store, deep, vec![CommitRecord::Outcome(outcome)]);
     assert_eq!(store.call(main, 1).unwrap().outcomes.len(), 1);
     // A compaction keeps its id in every fork.
@@ -199,7 +213,15 @@ fn nothing_of_a_refused_commit_is_written() {
     let unknown = Digest::of(b"unknown");
     let changed = HashedText { hash: unknown, text: "changed".into() };
     let elsewhere = EventId { thread: other, seq: Seq(3) };
-    let outcome = NewCallOutcome { call: 2, time: None, answer: None, usage: None, cost: None, error: None };
+    let outcome = NewCallOutcome {
+        call: 2,
+        time: None,
+        answer: None,
+        usage: None,
+        cost: None,
+        error: None,
+        refusal: None,
+    };
     let fresh = job(&store, id, "fresh", Seq(3));
     for (record, words) in [
         (CommitRecord::Content(changed), "a text was given as the content"),

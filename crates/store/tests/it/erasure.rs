@@ -126,6 +126,7 @@ fn records_with_canary(store: &SqliteStore, id: ThreadId) {
         usage: None,
         cost: None,
         error: Some(CANARY.into()),
+        refusal: None,
     };
     // What others name stays.
     let shared = CommitRecord::Call(call(Seq(1)));
@@ -361,6 +362,7 @@ impl Family {
             usage: None,
             cost: None,
             error: Some(note.clone()),
+            refusal: None,
         };
         let queued = NewJob { detail: note.clone(), ..job(&self.store, id, &note, head) };
         let records = vec![

@@ -28,7 +28,15 @@ fn filled() -> Place {
     };
     store.ledger_add(&entry, &[EventId { thread: id, seq: Seq(2) }]).unwrap();
     append(&store, id, events(Seq(5), "c"));
-    let outcome = NewCallOutcome { call: 0, time: None, answer: None, usage: None, cost: None, error: None };
+    let outcome = NewCallOutcome {
+        call: 0,
+        time: None,
+        answer: None,
+        usage: None,
+        cost: None,
+        error: None,
+        refusal: None,
+    };
     let records = vec![
         CommitRecord::Content(policy()),
         CommitRecord::Call(call(Seq(5))),
