@@ -111,6 +111,7 @@ pub mod simulate;
 pub mod summary_retention;
 #[doc(hidden)]
 pub mod text_fate;
+mod thread_lru;
 #[doc(hidden)]
 pub mod token_margin;
 

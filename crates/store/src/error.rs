@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::JobId};
 
-use crate::log::ThreadHead;
+use crate::thread_head::ThreadHead;
 
 /// Error of a store.
 #[derive(Debug, thiserror::Error)]

@@ -16,8 +16,10 @@ mod memory;
 pub mod opencode;
 pub mod records;
 mod sqlite;
+mod thread_head;
 
 pub use error::{SessionCandidate, StoreError};
-pub use log::{EventLog, NewThread, ThreadHead, ThreadStart};
+pub use log::{EventLog, NewThread, ThreadStart};
 pub use memory::MemoryLog;
 pub use sqlite::{Durability, SqliteOptions, SqliteStore};
+pub use thread_head::ThreadHead;

@@ -1,9 +1,9 @@
 //! The log as its users see it: threads are opened, appended to and read. There is no other verb, so that no
 //! implementation has to refuse one.
 
-use epitome_core::{ChainLink, Event, EventId, LoggedEvent, Seq, SessionId, ThreadId, id::CallId};
+use epitome_core::{Event, EventId, LoggedEvent, Seq, SessionId, ThreadId, id::CallId};
 
-use crate::error::StoreError;
+use crate::{error::StoreError, thread_head::ThreadHead};
 
 /// Keeps threads of events, for ever and in order.
 ///
@@ -45,20 +45,6 @@ pub trait EventLog: Send + Sync {
 
     /// End of the thread.
     fn head(&self, thread: ThreadId) -> Result<ThreadHead, StoreError>;
-}
-
-/// The end of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadHead {
-    /// The place of the last event; [`Seq::START`] if there is none.
-    pub seq: Seq,
-    /// Both hash chains there.
-    pub link: ChainLink,
-}
-
-impl ThreadHead {
-    /// The head of a thread without events.
-    pub const START: Self = Self { seq: Seq::START, link: ChainLink::ROOT };
 }
 
 /// A thread to be made.

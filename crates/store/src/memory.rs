@@ -9,7 +9,8 @@ use epitome_core::{Event, EventId, LoggedEvent, Seq, ThreadId};
 
 use crate::{
     error::StoreError,
-    log::{EventLog, NewThread, ThreadHead, ThreadStart},
+    log::{EventLog, NewThread, ThreadStart},
+    thread_head::ThreadHead,
 };
 
 /// A log that lives as long as its process.

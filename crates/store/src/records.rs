@@ -17,7 +17,7 @@ pub use self::{
         SummaryRow,
     },
 };
-use crate::log::{ThreadHead, ThreadStart};
+use crate::{log::ThreadStart, thread_head::ThreadHead};
 
 /// Outcome of making something that may be there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

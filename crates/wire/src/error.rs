@@ -3,7 +3,8 @@
 //! Odd content is not an error: it is carried. Only text that is not JSON at all, or that cannot be walked safely, is
 //! refused.
 
-use crate::json::MAX_DEPTH;
+/// Deepest nesting that is read, the same as `serde_json`'s own limit.
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Reason provider JSON could not be read.
 #[derive(Debug, thiserror::Error)]

@@ -15,10 +15,7 @@ use std::{borrow::Cow, cell::OnceCell, ops::Deref};
 use memchr::{memchr, memchr2};
 use serde_json::value::RawValue;
 
-use crate::error::WireError;
-
-/// Deepest nesting that is read, the same as `serde_json`'s own limit.
-pub(crate) const MAX_DEPTH: usize = 128;
+use crate::error::{MAX_DEPTH, WireError};
 
 /// A JSON value and the bytes it came from.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@
 //! decisions persist, and each call costs only the new events and the request that would be sent. A thread
 //! that has not been observed for a while is dropped, and read from the log again when it is needed.
 
-pub(crate) mod lru;
 mod watched_thread;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,10 +20,11 @@ use epitome_store::{SqliteStore, StoreError};
 use epitome_wire::Format;
 use serde::{Deserialize, Serialize};
 
-use self::{lru::ThreadLru, watched_thread::WatchedThread};
+use self::watched_thread::WatchedThread;
 use crate::{
     compact::CompactError,
     session::thread_reading::{EVENTS_PER_PAGE, MeteredEvent, read_page},
+    thread_lru::ThreadLru,
 };
 
 /// Total size of the observed threads in memory: with the overhead of JSON and text, some hundred megabytes.

@@ -23,9 +23,9 @@ use super::{
     unit_events::is_item,
 };
 use crate::{
-    observe::lru::ThreadLru,
     recorder::RequestArrival,
     session::{SessionError, pending_updates::AppendedEvents, setup::RecordedRendering},
+    thread_lru::ThreadLru,
 };
 
 /// Total weight of the cache: the last bodies of some dozens of large sessions. A token is about four bytes.

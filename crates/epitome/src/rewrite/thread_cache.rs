@@ -24,7 +24,6 @@ use super::{
     rewrite_body::RewriteState,
 };
 use crate::{
-    observe::lru::ThreadLru,
     recorder::PendingRecord,
     session::{
         SessionError, WarmRequestMode,
@@ -34,6 +33,7 @@ use crate::{
         setup::{RequestLimit, SessionSetup},
     },
     summarise::{SummariserScope, Summarize, SummaryFuture, SummaryInstructions, SummaryRequest},
+    thread_lru::ThreadLru,
 };
 
 /// Cached state of a thread whose requests are composed.

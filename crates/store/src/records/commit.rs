@@ -3,7 +3,8 @@
 use epitome_core::{AnnotatedEvent, Event, Seq, ThreadId};
 
 use super::{HashedText, JobId, NewCall, NewCallOutcome, NewExchange, NewJob, NewSession};
-use crate::log::{NewThread, ThreadHead, ThreadStart};
+use crate::log::{NewThread, ThreadStart};
+use crate::thread_head::ThreadHead;
 
 /// Events and records of one thread, written all or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]

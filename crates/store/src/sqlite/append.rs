@@ -18,8 +18,9 @@ use super::{
 };
 use crate::{
     error::StoreError,
-    log::{NewThread, ThreadHead, ThreadStart},
+    log::{NewThread, ThreadStart},
     records::HeadPromotion,
+    thread_head::ThreadHead,
 };
 
 /// An append, ready to be written.

@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{
     error::StoreError,
-    log::ThreadHead,
     records::{
         CommitReceipt, CommitRecord, HeadPromotion, NewCall, NewExchange, NewSession, ThreadCommit,
         ThreadOpening,
     },
+    thread_head::ThreadHead,
 };
 
 impl SqliteStore {

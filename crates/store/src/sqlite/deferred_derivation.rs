@@ -19,7 +19,7 @@ use super::{
     sqlite_error::SqliteError,
     thread_view,
 };
-use crate::log::ThreadHead;
+use crate::thread_head::ThreadHead;
 
 /// Most events whose derivation is deferred, beside the limit on the bytes of their texts: beyond them the
 /// next writer waits for the derivation.

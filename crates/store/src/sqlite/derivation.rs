@@ -17,7 +17,7 @@ use super::{
     sqlite_error::SqliteError,
     thread_view, turn_rows,
 };
-use crate::log::ThreadHead;
+use crate::thread_head::ThreadHead;
 
 /// Number of threads whose derivations are remembered. Others are read back from their last turn.
 const MAX_CACHED_DERIVATIONS: usize = 1024;

@@ -18,8 +18,9 @@ use super::{
 };
 use crate::{
     error::CHECKING_ACTION,
-    log::{ThreadHead, ThreadStart},
+    log::ThreadStart,
     records::{DoctorCheck, DoctorReport},
+    thread_head::ThreadHead,
 };
 
 /// The most problems one check lists; the rest is a number.

@@ -51,11 +51,12 @@ use self::{
 };
 use crate::{
     error::{CHECKING_ACTION, OPENING_ACTION, StoreError},
-    log::{EventLog, NewThread, ThreadHead},
+    log::{EventLog, NewThread},
     records::{
         AuditLine, BackupProgress, CreateOutcome, DoctorReport, ErasureReport, LedgerEntry, LedgerFilter,
         NewFork, NewSession, ScrubState, SearchHit, SearchQuery, SessionRow, ThreadRow, TurnRow,
     },
+    thread_head::ThreadHead,
 };
 
 /// Settings for opening a store.

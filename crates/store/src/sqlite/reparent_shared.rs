@@ -16,7 +16,7 @@ use super::{
     sqlite_error::SqliteError,
     thread_view::{self, OwnedEventRange},
 };
-use crate::log::ThreadHead;
+use crate::thread_head::ThreadHead;
 
 /// Events and calls that were copied so far.
 pub(super) struct ForkReparenting<'g> {

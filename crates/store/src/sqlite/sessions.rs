@@ -15,8 +15,9 @@ use super::{
 };
 use crate::{
     error::{SessionCandidate, StoreError},
-    log::{NewThread, ThreadHead, ThreadStart},
+    log::{NewThread, ThreadStart},
     records::{CreateOutcome, NewFork, NewSession, SessionRow, ThreadRow},
+    thread_head::ThreadHead,
 };
 
 /// Makes a session; empty fields of an existing one are filled in.

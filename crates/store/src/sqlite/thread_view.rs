@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     error::StoreError,
-    log::{NewThread, ThreadHead, ThreadStart},
+    log::{NewThread, ThreadStart},
     records::ThreadRow,
+    thread_head::ThreadHead,
 };
 
 /// The part of a view that one thread owns.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use memchr::memchr;
 
 use super::prefix_memo::MatchedPrefix;
-use crate::json::{Json, MAX_DEPTH};
+use crate::{error::MAX_DEPTH, json::Json};
 
 /// A slice of a request.
 #[derive(Clone, Copy, Debug)]
