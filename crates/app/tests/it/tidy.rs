@@ -1,4 +1,8 @@
-//! The shape of the project: dependency arrows, and files that nobody may forget.
+//! The shape of the project: dependency arrows, cycles of modules, names, and files that nobody may forget.
+
+mod cycles;
+mod names;
+mod source;
 
 use std::{collections::BTreeMap, fs};
 
