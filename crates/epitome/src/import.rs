@@ -6,7 +6,7 @@
 //! stored events are never replaced.
 //!
 //! A session may have been compacted or pinned here since: events of ours then stand between those of the
-//! file, which goes on behind them. References in the file are renumbered accordingly (`numbering`).
+//! file, which goes on behind them. References in the file are renumbered accordingly (`seq_map`).
 
 mod seq_map;
 

@@ -1,7 +1,7 @@
 //! An answer whose model may ask back for what was left out of its request. The gateway answers these calls
 //! itself, in further requests to the provider; the client sees one answer and none of the calls.
 //!
-//! The answer is passed on as it comes, except for what a [`Splice`] withholds; what the provider said is
+//! The answer is passed on as it comes, except for what a [`RecallSplice`] withholds; what the provider said is
 //! recorded. As with any answer, the piece that completes it is held until it is in the log. All of this runs
 //! while the client reads its answer, and ends with it if the client disconnects.
 

@@ -1,4 +1,4 @@
-//! One request: placed, woven and recorded, in one commit.
+//! One request: placed, rewritten and recorded, in one commit.
 
 use std::{cell::Cell, sync::Arc};
 

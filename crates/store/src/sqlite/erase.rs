@@ -2,7 +2,7 @@
 //!
 //! The part that forks in other sessions share with the session is first copied into their own lines, each
 //! its own beginning and no more, at the places and with the links it always had, and the calls it shows with
-//! their numbers (`adopt`). Then everything of the session goes from the tables, its jobs, summaries and
+//! their numbers (`reparent_shared`). Then everything of the session goes from the tables, its jobs, summaries and
 //! exchanges too, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log
 //! emptied.
 

@@ -1,6 +1,6 @@
 //! The log in one SQLite file: records, which only grow, and the data derived from them.
 //!
-//! One thread writes (`writer`), a few connections read (`pool`), any number of processes may share the file.
+//! One thread writes (`writer`), a few connections read (`connection_pool`), any number of processes may share the file.
 //! This file is the boundary: it names the failed action, and turns SQLite's codes into words.
 
 mod append;

@@ -1,6 +1,6 @@
 //! Settings of a gateway: its address, its upstreams, its tokens and its limits.
 //!
-//! Every [`Config`] is valid: [`flags`] combines the command line with a [`mod@file`] and rejects anything
+//! Every [`GatewayConfig`] is valid: [`flags`] combines the command line with a [`mod@file`] and rejects anything
 //! else with a reason. Keys come from the environment, are read once, and are never shown.
 
 mod address;
