@@ -144,3 +144,8 @@ pub use epitome_core::{
 pub use epitome_store::{SqliteOptions, SqliteStore, StoreError};
 #[doc(inline)]
 pub use epitome_wire::{FinishReason, Format};
+
+/// The README, whose Rust code is compiled with the doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
