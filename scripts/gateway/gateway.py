@@ -12,7 +12,7 @@ def program():
     target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
     path = pathlib.Path(os.environ.get("EPITOME", pathlib.Path(target) / "release" / "epitome"))
     if not path.exists():
-        sys.exit(f"there is no {path}: run `cargo build --release -p epitome-app`, or name the program in EPITOME")
+        sys.exit(f"there is no {path}: run `cargo build --release -p epitome-cli`, or name the program in EPITOME")
     return path
 
 
