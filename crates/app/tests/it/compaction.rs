@@ -160,7 +160,7 @@ fn a_budget_or_a_place_to_write_asks_for_a_request_and_leaves_the_log_alone() {
         (vec![text(&bench.path("none.json")), "--keep-turns", "2"], "there is no file"),
         (vec!["tolk", "--keep-turns", "2"], "no session is called `tolk`"),
         (vec![session.as_str(), "--keep-turns", "0"], "--keep-turns"),
-        (vec![session.as_str(), "--keep-tokens", "5%"], "a number of tokens"),
+        (vec![session.as_str(), "--keep-tokens", "5%"], "an amount of tokens"),
         (vec![session.as_str(), "--keep-turns", "2", "--thread", "x"], "there is no thread `x`"),
         (vec![session.as_str(), "--keep-turns", "2", "--model", "gpt-5.11"], "gpt-5.1"),
         (vec![session.as_str(), "--summariser", "http://127.0.0.1:1/v1"], "--summariser-model"),
