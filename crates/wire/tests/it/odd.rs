@@ -157,6 +157,14 @@ fn check_carried(format: Format, messages: &[Value]) -> Result<(), TestCaseError
     Ok(())
 }
 
+#[test]
+fn a_call_with_a_broken_input_leaves_as_it_came_where_it_is_only_recorded() {
+    for content in [json!({"type": "tool_use", "input": null}), json!([{"type": "tool_use", "input": "x"}])] {
+        check_carried(Format::Anthropic, &[json!({ "content": content })]).unwrap();
+        check_carried(Format::Anthropic, &[json!({ "role": "assistant", "content": content })]).unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

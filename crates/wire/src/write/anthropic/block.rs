@@ -61,7 +61,9 @@ impl<'e> AnthropicWriter<'e, '_> {
         let block = |(place, block): (usize, &'e Json<'e>)| {
             let id = self.ids.changed(entry, place).map(quote);
             let renamed = block.get("id").zip(id.as_deref());
-            let edits: Vec<_> = renamed.into_iter().chain(broken_input(block).zip(Some("{}"))).collect();
+            // A history that is written as it was recorded keeps its faults.
+            let mended = broken_input(block).filter(|_| self.manner.is_legal()).zip(Some("{}"));
+            let edits: Vec<_> = renamed.into_iter().chain(mended).collect();
             let (json, source) = if edits.is_empty() {
                 (block.raw.into(), Some((entry.index, place)))
             } else {
