@@ -127,7 +127,7 @@ fn question(text: &str) -> &str {
 }
 
 /// Puts what the user answered to a tool in the place of a request that was a question: they have settled it themselves.
-pub(super) fn answered(ledger: &mut ItemSet, at: Seq, text: &str) {
+pub(super) fn settle_question(ledger: &mut ItemSet, at: Seq, text: &str) {
     let asked = |message: &SummaryItem| !question(&message.text).is_empty();
     let Some(newest) = messages(ledger).into_iter().next().filter(asked) else { return };
     let task = ledger

@@ -4,7 +4,7 @@
 //! instruction inside a pasted file is not taken for the user's. Sentences are found without grammar: by line, list mark
 //! and full stop. Everything here is linear, and a sentence is never longer than [`SENTENCE`].
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use memchr::memchr3_iter;
 
@@ -168,7 +168,8 @@ fn lines(text: &str) -> Vec<(String, SentenceForm)> {
     let mut lines: Vec<(String, SentenceForm)> = Vec::new();
     let mut goes_on = false;
     let mut pasted: Option<&str> = None;
-    for line in text.lines() {
+    let closed_at = last_closing_tags(text);
+    for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() {
             goes_on = false;
@@ -180,8 +181,9 @@ fn lines(text: &str) -> Vec<(String, SentenceForm)> {
         let form = if pasted.is_some() { SentenceForm::Pasted } else { form };
         pasted = match pasted {
             Some(name) => Some(name).filter(|name| !closes(line, name)),
-            // A message that is tagged as a whole is its writer's.
-            None => opened(line).filter(|_| !lines.is_empty()),
+            // A message that is tagged as a whole is its writer's, and a tag that nothing closes is part of a sentence.
+            None => opening_tag(line)
+                .filter(|name| !lines.is_empty() && closed_at.get(name).is_some_and(|last| *last > number)),
         };
         match lines.last_mut() {
             Some((last, _)) if wrapped && last.len() < SENTENCE => {
@@ -196,11 +198,19 @@ fn lines(text: &str) -> Vec<(String, SentenceForm)> {
     lines
 }
 
-/// The name of a tag that is all of a line.
-fn opened(line: &str) -> Option<&str> {
-    let name = line.strip_prefix('<')?.strip_suffix('>')?;
-    let is_name = name.starts_with(char::is_alphabetic) && !name.contains(['<', '>', '/']);
-    is_name.then(|| name.split(' ').next().unwrap_or(name))
+/// Name of the opening tag that is all of a line.
+fn opening_tag(line: &str) -> Option<&str> {
+    let tag = line.strip_prefix('<')?.strip_suffix('>')?;
+    let is_tag = tag.starts_with(char::is_alphabetic) && !tag.contains(['<', '>', '/']);
+    is_tag.then(|| tag.split(' ').next().unwrap_or(tag))
+}
+
+/// Number of the last line that closes each tag. Found once for all: a text may open thousands that are never closed.
+fn last_closing_tags(text: &str) -> HashMap<&str, usize> {
+    let closing = text.lines().enumerate().flat_map(|(number, line)| {
+        line.split("</").skip(1).filter_map(move |rest| Some((rest.split_once('>')?.0.trim_end(), number)))
+    });
+    closing.collect()
 }
 
 /// A line without its list mark, and what it is.

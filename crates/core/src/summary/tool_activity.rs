@@ -17,7 +17,7 @@ use super::{
     constraints::read_constraints,
     item_set::ItemSet,
     marker_words::SentenceClauses,
-    requests::{MAX_ITEM_CHARS, answered, current_work_start},
+    requests::{MAX_ITEM_CHARS, current_work_start, settle_question},
     sentences::{one_line, sentences},
     tools::{
         FileChange, TodoItem, TodoState, ToolEffect, effects, failure, is_lookup, is_marked_failure,
@@ -163,7 +163,7 @@ impl ToolActivity {
         read_constraints(ledger, at, &read, &SentenceClauses::of_all(&read));
         let text = one_line(&format!("The user answered: {said}"), MAX_ITEM_CHARS);
         let sources = sources.clone();
-        answered(ledger, at, &text);
+        settle_question(ledger, at, &text);
         ledger.put(SummaryItem {
             section: SummarySection::KeyDecisions,
             text,
