@@ -32,10 +32,12 @@ use crate::{
     token_margin::TokenMargin,
 };
 
-/// Letters of the index in a request that stands alone. Names serve the many calls that a session still has; of the very next one, words
-/// that happened near it tell more. With 3 000 letters a model told strings that were last shown long ago less well, and with more
-/// than 6 000 everything else.
+/// Letters of the index in a request that stands alone. Names serve the many calls that a session still has; the very next one is told
+/// more by words from near its place. With 3 000 letters a model knew strings from long ago less well, with a third of the room all else.
 const INDEX_OF_ONE_REQUEST: usize = 5_000;
+
+/// How full a request that stands alone is made: no summary has to be written while it grows, only the next calls need room.
+const FULL_REQUEST: Share = Share::percent(93);
 
 /// Events of a thread, with the counts of their texts.
 #[derive(Clone, Debug)]
@@ -220,8 +222,7 @@ impl SimulationSettings {
 
     /// The same rehearsal for a request that stands alone, under a policy that takes the cache into account.
     /// No cache holds any of it and no reset follows it, so saving money is no reason to make it small: it is
-    /// left as it is if it fits, and else filled to the size at which work would begin, which leaves room for
-    /// a few calls.
+    /// left as it is if it fits, and else filled but for room for a few calls.
     fn standing_alone(&self) -> Option<Self> {
         self.policy.limits.cold?;
         let mut alone = self.clone();
@@ -230,7 +231,7 @@ impl SimulationSettings {
         }
         alone.policy.limits.cold = Some(LimitSize::Share(Share::percent(100)));
         alone.budget = self.budget.clone().with_thresholds(
-            self.budget.trigger(),
+            FULL_REQUEST.of(self.budget.ceiling()),
             self.budget.force(),
             self.budget.force(),
         );

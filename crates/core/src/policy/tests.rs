@@ -42,7 +42,7 @@ fn sizes(base: &Budget) -> String {
 #[test]
 fn each_acts_where_its_design_says() {
     insta::assert_snapshot!(sizes(&profile("window = 200_000")), @r"
-    epitome    target 104000, trigger 171120, force 178480, cold 104000
+    epitome    target 104000, trigger 159000, force 174800, cold 104000
     retention  target 110400, trigger 165600, force 165600
     blocks     target 92000, trigger 156400, force 156400
     lineage    target 110400, trigger 164000, force 164000
@@ -64,7 +64,7 @@ fn the_thresholds_of_a_model_hold_for_the_policy_that_has_none() {
 #[test]
 fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     insta::assert_snapshot!(sizes(&profile("window = 40_000")), @r"
-    epitome    target 17000, trigger 22320, force 23280, cold 17000
+    epitome    target 17000, trigger 20400, force 22800, cold 17000
     retention  target 14400, trigger 21600, force 21600
     blocks     target 12000, trigger 20400, force 20400
     lineage    target 9600, trigger 12000, force 20400
@@ -73,7 +73,7 @@ fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     ");
     // A plain budget has no thresholds.
     insta::assert_snapshot!(sizes(&Budget::new(Tokens(10_000))), @r"
-    epitome    target 8200, trigger 9300, force 9700, cold 8200
+    epitome    target 8200, trigger 8500, force 9500, cold 8200
     retention  target 6000, trigger 9000, force 10000
     blocks     target 5000, trigger 8500, force 10000
     lineage    target 4000, trigger 5000, force 10000

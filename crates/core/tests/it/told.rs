@@ -255,7 +255,7 @@ fn played(requests: usize, ceiling: u64) -> (Vec<String>, Vec<Compaction>) {
 
 #[test]
 fn the_default_keeps_every_message_of_the_user_word_for_word_through_a_chain_of_compactions() {
-    let (asked, made) = played(66, 13_000);
+    let (asked, made) = played(60, 13_000);
     assert!(made.len() >= 10, "{}", made.len());
     for compaction in &made {
         let Summary::Structured { text, brief } = &compaction.summary else { panic!("code has made it") };
