@@ -80,6 +80,9 @@
 //! The feature `bpe`, on by default, counts tokens of OpenAI's models exactly. Without it a program is smaller by that vocabulary, and
 //! these counts are estimates like those for all other models.
 
+mod call_preparer;
+#[doc(hidden)]
+pub mod call_settings;
 pub mod compact;
 pub mod import;
 pub mod lineage;

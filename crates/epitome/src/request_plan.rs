@@ -8,27 +8,22 @@ use std::sync::Arc;
 
 use epitome_core::{
     Event, Fact, LoggedEvent, Tokens,
-    budget::{Budget, WindowReserves},
+    budget::Budget,
     context::{Context, EventNaming},
-    cost::CacheTerms,
     event::{InstructionKind, RawDialect},
     id::ModelName,
-    meter::{Meter, TokenOverhead},
+    meter::Meter,
     pipeline::Pipeline,
     policy::Policy,
-    profile::{CompactionThresholds, Profile, Profiles, Share, Tokenizer, UnknownModelError, bare},
+    profile::{Profile, Profiles, UnknownModelError, bare},
     projection::EventLine,
     reducers::{default_reducers, pipeline_for},
     summary::SummaryFocus,
 };
-use epitome_wire::{
-    Format, WireError,
-    legality::ProviderRules,
-    render::{CacheBreakpoints, RenderOptions},
-    requested_model,
-};
+use epitome_wire::{Format, WireError, render::RenderOptions, requested_model};
 
 use crate::{
+    call_settings::{TargetModel, format_spoken_by},
     compact::{self, CompactError, CompactedRequest, RequestCompaction},
     simulate::{self, MeteredThread, SimulationResult, SimulationSettings},
     token_margin::{CountAccuracy, TokenMargin},
@@ -136,35 +131,25 @@ impl RequestPlan {
             (None, Some(model)) => profiles.find(model).ok().cloned(),
             (None, None) => None,
         };
-        let usual = || Meter::new(Tokenizer::O200k.counter(), TokenOverhead::default());
-        let meter = profile.as_ref().map_or_else(usual, Profile::meter);
         let format = asked
             .format
             .or_else(|| native_format_of(line.events().map(|logged| &logged.event)))
             .or_else(|| profile.as_ref().and_then(format_spoken_by))
             .unwrap_or(Format::OpenaiChat);
+        let target = TargetModel::new(format, profile.as_ref());
+        let meter = target.meter();
         let line = match counted_by {
             Some(counter) if counter != meter.name() => EventLine::new(line.events().cloned()),
             _ => line,
         };
         let line = line.count_missing(&meter);
         let trust = trust(&line, &meter, model.as_deref(), profile.as_ref(), profiles);
-        // A model's own rules apply only in its own format.
-        let rules = match &profile {
-            Some(profile) if format_spoken_by(profile) == Some(format) => {
-                profile.legality.iter().copied().collect()
-            }
-            _ => ProviderRules::of(format),
-        };
-        let most = profile.as_ref().and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
-        let answer = most.min(WindowReserves::default().output);
         let named =
             asked.model.clone().or_else(|| unsaid_model(&line, format, model.as_ref(), profile.as_ref()));
         let options = RenderOptions {
             model: named.map(ModelName),
-            answer: Some(answer),
-            rules,
-            ..RenderOptions::of(format)
+            answer: Some(target.answer_limit()),
+            ..target.options()
         };
         Ok(Self { line, model, profile, meter, format, options, trust })
     }
@@ -199,22 +184,9 @@ impl RequestPlan {
         margin: TokenMargin,
         focus: Option<&SummaryFocus>,
     ) -> Result<SimulationResult, CompactError> {
-        let thresholds =
-            self.profile.as_ref().map_or_else(CompactionThresholds::default, |profile| profile.thresholds);
-        let of = |share: Share| share.of(limit.ceiling());
-        let budget = limit.clone().with_thresholds(
-            of(thresholds.target),
-            of(thresholds.trigger),
-            of(thresholds.force),
-        );
-        let terms = self.profile.as_ref().map(|profile| CacheTerms::new(&profile.cache, &profile.prices));
-        // A policy changes the request, so it also sets the cache marks, in place of the client's.
-        let marks = self.profile.as_ref().filter(|profile| format_spoken_by(profile) == Some(self.format));
-        let breakpoints = marks
-            .map_or_else(CacheBreakpoints::default, |profile| CacheBreakpoints::of(&profile.cache, None));
-        let options = RenderOptions { breakpoints, ..self.options.clone() };
-        let rehearsal =
-            SimulationSettings::new(policy, budget, self.format, options, terms).with_focus(focus);
+        let target = TargetModel::new(self.format, self.profile.as_ref());
+        let rehearsal = SimulationSettings::for_model(target, policy, self.options.clone(), limit.clone());
+        let rehearsal = rehearsal.with_focus(focus);
         let meter = Arc::new(self.meter.clone());
         simulate::next_request(&rehearsal, &MeteredThread::new(self.line.clone(), meter, names), margin)
     }
@@ -270,11 +242,6 @@ fn trust(
     }
 }
 
-/// Format of a model's provider.
-pub(crate) fn format_spoken_by(profile: &Profile) -> Option<Format> {
-    Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect())
-}
-
 /// The model that answered last, or that was asked for.
 fn last_model(line: &EventLine) -> Option<String> {
     last_model_of(line.events().map(|logged| &logged.event))
@@ -309,7 +276,7 @@ pub fn native_format_of<'e>(events: impl Iterator<Item = &'e Event>) -> Option<F
 #[cfg(test)]
 mod tests {
     use epitome_wire::{
-        legality::{ProviderRule, check},
+        legality::{ProviderRule, ProviderRules, check},
         render::recount,
     };
     use serde_json::{Value, json};

@@ -10,24 +10,26 @@ use epitome_core::{
     Fact, LoggedEvent, Seq, Tokens,
     budget::Budget,
     context::EventNaming,
-    cost::{CacheTerms, Prompt, RequestExtension, extends},
+    cost::{CacheTerms, Prompt},
     event::Timestamp,
     id::{AnswerId, ModelName},
     meter::Meter,
     model_view::{EpochCause, ModelView, NextCall, PreparationReport},
     pipeline::ReductionStep,
     policy::{LimitSize, Policy},
-    profile::{ProviderRule, Share},
+    profile::Share,
     projection::{EventLine, project},
     summary::SummaryFocus,
 };
 use epitome_wire::{
-    Format, PromptMemo,
-    render::{RenderOptions, RenderedRequest, settle_thinking},
+    Format,
+    render::{RenderOptions, RenderedRequest},
 };
 use serde::Serialize;
 
 use crate::{
+    call_preparer::{CallPreparer, PreparedRequest},
+    call_settings::{CallSettings, TargetModel},
     compact::{self, CompactError, CompactedRequest, CompactionReport},
     token_margin::TokenMargin,
 };
@@ -57,16 +59,22 @@ impl MeteredThread {
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
+
+    /// The view after the last event, without a call.
+    fn view(&self) -> ModelView {
+        let mut view = ModelView::for_replay(Arc::clone(&self.meter), self.names);
+        for (event, pieces) in self.line.events_with_counts() {
+            view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+        }
+        view
+    }
 }
 
 /// Settings of a rehearsal.
 #[derive(Clone, Debug)]
 pub struct SimulationSettings {
-    policy: Policy,
+    calls: CallSettings,
     budget: Budget,
-    format: Format,
-    options: RenderOptions,
-    terms: Option<CacheTerms>,
     model: Option<ModelName>,
     focus: Option<SummaryFocus>,
 }
@@ -81,16 +89,22 @@ impl SimulationSettings {
         options: RenderOptions,
         terms: Option<CacheTerms>,
     ) -> Self {
-        let shape = policy.summary.map(|rules| rules.shape).unwrap_or_default();
-        Self {
-            budget: policy.budget(budget),
-            policy: policy.clone().for_rules(options.rules.as_set()),
-            format,
-            options: RenderOptions { summary: shape, ..options },
-            terms,
-            model: None,
-            focus: None,
-        }
+        Self::with_settings(CallSettings::new(policy, format, options, terms), budget)
+    }
+
+    /// Rehearses for a model under `policy`, with requests within `limit`. The model's thresholds apply where the policy
+    /// has none.
+    pub fn for_model(
+        target: TargetModel<'_>,
+        policy: &Policy,
+        options: RenderOptions,
+        limit: Budget,
+    ) -> Self {
+        Self::with_settings(target.settings(policy, options), target.with_thresholds(limit))
+    }
+
+    fn with_settings(calls: CallSettings, budget: Budget) -> Self {
+        Self { budget: calls.policy.budget(budget), calls, model: None, focus: None }
     }
 
     /// Sends every call to this model, whichever model answered.
@@ -112,7 +126,7 @@ impl SimulationSettings {
 
     /// Options that requests are rendered with.
     pub fn options(&self) -> &RenderOptions {
-        &self.options
+        &self.calls.options
     }
 }
 
@@ -172,9 +186,9 @@ impl SimulationSettings {
                 answering.clone_from(answer);
             }
             stage.now = event.event.time.or(stage.now);
-            stage.view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+            stage.calls.view_mut().push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
         }
-        stage.view
+        stage.calls.into_view()
     }
 
     fn call(
@@ -185,21 +199,11 @@ impl SimulationSettings {
         answer: &LoggedEvent,
         each: &mut impl FnMut(Result<SimulationCall<'_>, FailedSimulationCall<'_>>),
     ) {
-        let (terms, focus) = (self.terms.as_ref(), self.focus.as_ref());
-        let moment = NextCall { now: stage.now, model, terms, focus, ..NextCall::default() };
-        match self.render_next(&mut stage.view, &moment, &mut stage.memo) {
-            Ok((mut prepared, rendered, prompt)) => {
-                let at = stage.now;
-                let extends = stage
-                    .sent
-                    .as_ref()
-                    .is_none_or(|sent| extends(sent, &prompt) == RequestExtension::Extends);
-                if !extends && prepared.cause.is_none() {
-                    stage.view.reset(EpochCause::Format);
-                    prepared.cause = Some(EpochCause::Format);
-                }
-                let view = &stage.view;
-                let (prepared, rendered) = (&prepared, &rendered);
+        let moment = NextCall { model, ..self.next_call(stage.now) };
+        match stage.calls.next_request(&self.calls, &self.budget, &moment) {
+            Ok((prepared, PreparedRequest { rendered, prompt })) => {
+                let (at, view) = (stage.now, stage.calls.view());
+                let (prepared, rendered, prompt_of) = (&prepared, &rendered, &prompt);
                 each(Ok(SimulationCall {
                     number,
                     at,
@@ -208,63 +212,36 @@ impl SimulationSettings {
                     view,
                     prepared,
                     rendered,
-                    prompt: &prompt,
+                    prompt: prompt_of,
                 }));
-                stage.view.sent(at);
-                stage.sent = Some(prompt);
+                stage.calls.sent(at, Some(prompt));
             }
-            Err(error) => {
-                stage.view.abandon();
-                each(Err(FailedSimulationCall { number, at: stage.now, answer, error }));
-            }
+            Err(error) => each(Err(FailedSimulationCall { number, at: stage.now, answer, error })),
         }
+    }
+
+    /// A call at a time, of no particular model.
+    fn next_call(&self, now: Option<Timestamp>) -> NextCall<'_> {
+        let (terms, focus) = (self.calls.terms.as_ref(), self.focus.as_ref());
+        NextCall { now, terms, focus, ..NextCall::default() }
     }
 
     /// The same rehearsal for a request that stands alone, under a policy that takes the cache into account.
     /// No cache holds any of it and no reset follows it, so saving money is no reason to make it small: it is
     /// left as it is if it fits, and else filled but for room for a few calls.
     fn standing_alone(&self) -> Option<Self> {
-        self.policy.limits.cold?;
+        self.calls.policy.limits.cold?;
         let mut alone = self.clone();
-        if let Some(summary) = &mut alone.policy.summary {
+        if let Some(summary) = &mut alone.calls.policy.summary {
             summary.caps.index = summary.caps.index.min(INDEX_OF_ONE_REQUEST);
         }
-        alone.policy.limits.cold = Some(LimitSize::Share(Share::percent(100)));
+        alone.calls.policy.limits.cold = Some(LimitSize::Share(Share::percent(100)));
         alone.budget = self.budget.clone().with_thresholds(
             FULL_REQUEST.of(self.budget.ceiling()),
             self.budget.force(),
             self.budget.force(),
         );
         Some(alone)
-    }
-
-    /// Prepares a view for its next call, and renders it.
-    pub fn render_next(
-        &self,
-        view: &mut ModelView,
-        moment: &NextCall<'_>,
-        memo: &mut PromptMemo,
-    ) -> Result<(PreparationReport, RenderedRequest, Prompt), CompactError> {
-        let prepared = self.prepare(view, moment)?;
-        let rendered = self.format.render(view.context(), &self.options)?;
-        let prompt = self.format.prompt(&rendered.body, memo)?;
-        Ok((prepared, rendered, prompt))
-    }
-
-    /// Prepares a view for its next call.
-    pub(crate) fn prepare(
-        &self,
-        view: &mut ModelView,
-        moment: &NextCall<'_>,
-    ) -> Result<PreparationReport, CompactError> {
-        let prepared = view.prepare(&self.policy, &self.budget, moment)?;
-        if self.options.rules.has(ProviderRule::PreservedThinking) {
-            view.adjust_prepared(|context, sent| {
-                let ceiling = self.budget.ceiling();
-                settle_thinking(context, sent, &self.options.rules, ceiling).map(|settled| settled.context)
-            })?;
-        }
-        Ok(prepared)
     }
 }
 
@@ -355,15 +332,14 @@ pub fn next_request(
     let alone = rehearsal.standing_alone();
     let made_anew = alone.is_some();
     if made_anew {
-        view = SimulationState::new(script).told(script);
+        view = script.view();
     }
     let rehearsal = alone.as_ref().unwrap_or(rehearsal);
     let now = script.line.events().rev().find_map(|event| event.event.time).or(now);
-    let (terms, focus) = (rehearsal.terms.as_ref(), rehearsal.focus.as_ref());
-    let moment = NextCall { now, model: None, terms, focus, ..NextCall::default() };
-    let mut memo = PromptMemo::new(Arc::clone(&script.meter));
-    let (prepared, rendered, _) = rehearsal.render_next(&mut view, &moment, &mut memo)?;
-    let context = view.context().clone();
+    let mut last = CallPreparer::new(view, None);
+    let (prepared, PreparedRequest { rendered, .. }) =
+        last.next_request(&rehearsal.calls, &rehearsal.budget, &rehearsal.next_call(now))?;
+    let context = last.view().context().clone();
     let last = PolicyActions::of(calls, now, &prepared, context.tokens());
     // A request that was made anew does not include the steps of earlier calls.
     let on_the_way = passes.iter().filter(|_| !made_anew);
@@ -379,7 +355,11 @@ pub fn next_request(
         counter: context.meter().name(),
         steps,
         evictions: compact::evictions(&context),
-        illegal: compact::unfixable_violations(rehearsal.format, &rendered.body, &rehearsal.options.rules),
+        illegal: compact::unfixable_violations(
+            rehearsal.calls.format,
+            &rendered.body,
+            &rehearsal.calls.options.rules,
+        ),
         mended: Vec::new(),
     };
     Ok(SimulationResult {
@@ -393,34 +373,19 @@ pub fn next_request(
 
 /// State of a script that is being played.
 struct SimulationState {
-    view: ModelView,
-    memo: PromptMemo,
+    calls: CallPreparer,
     now: Option<Timestamp>,
-    /// The last request.
-    sent: Option<Prompt>,
 }
 
 impl SimulationState {
     fn new(script: &MeteredThread) -> Self {
-        Self {
-            view: ModelView::for_replay(Arc::clone(&script.meter), script.names),
-            memo: PromptMemo::new(Arc::clone(&script.meter)),
-            now: None,
-            sent: None,
-        }
-    }
-
-    /// The view after the last event, without a call.
-    fn told(mut self, script: &MeteredThread) -> ModelView {
-        for (event, pieces) in script.line.events_with_counts() {
-            self.view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
-        }
-        self.view
+        let view = ModelView::for_replay(Arc::clone(&script.meter), script.names);
+        Self { calls: CallPreparer::new(view, None), now: None }
     }
 
     /// Returns true if there is anything to answer.
     fn has_history(&self) -> bool {
-        let context = self.view.context();
+        let context = self.calls.view().context();
         context.segments().len() > context.prefix_len()
     }
 }

@@ -4,44 +4,40 @@ use std::sync::Arc;
 
 use epitome_core::{
     Fact, LoggedEvent, Seq, ThreadId, Tokens,
+    budget::Budget,
     context::EventNaming,
-    cost::{
-        self, CacheAssumption, CacheTerms, Prompt, RequestExtension, SettingDigests, SimulatedCache, extends,
-    },
+    cost::{self, CacheAssumption, Prompt, SettingDigests, SimulatedCache},
     event::Timestamp,
     id::{AnswerId, ModelName},
     meter::Meter,
-    model_view::{EpochCause, ModelView, NextCall, PreparationReport},
+    model_view::{ModelView, NextCall, PreparationReport},
     policy::Policy,
     profile::{Money, Profiles},
     projection::Projection,
 };
-use epitome_wire::{Format, PromptMemo};
+use epitome_wire::Format;
 
 use super::PolicyObservation;
 use crate::{
+    call_preparer::CallPreparer,
+    call_settings::CallSettings,
     compact::CompactError,
     session::{
         setup::{ObservedLimits, SessionSetup},
         thread_reading::MeteredEvent,
     },
-    simulate::SimulationSettings,
 };
 
 /// A thread under observation.
 #[derive(Debug)]
 pub(super) struct WatchedThread {
-    format: Format,
     model: Option<ModelName>,
-    rehearsal: SimulationSettings,
-    terms: Option<CacheTerms>,
-    memo: PromptMemo,
-    /// The policy's view.
-    view: ModelView,
+    settings: CallSettings,
+    budget: Budget,
+    /// The policy's calls.
+    calls: CallPreparer,
     /// The whole history.
     full: Projection,
-    /// Last request of the policy.
-    sent: Option<Prompt>,
     /// Simulated caches of the provider; `None` if no price is known.
     caches: Option<CachePair>,
     head: Seq,
@@ -77,23 +73,14 @@ impl WatchedThread {
         let setup = SessionSetup::new(format, name, None, policy, profiles, Tokens(0));
         // The observed client is offered no tool for asking back what would have been left out.
         let names = EventNaming::Hidden(thread);
-        let budget = setup.budget(ObservedLimits::default());
+        let view = ModelView::for_replay(Arc::clone(&setup.meter), names);
         Self {
-            format,
             model: model.cloned(),
-            rehearsal: SimulationSettings::new(
-                policy,
-                budget,
-                format,
-                setup.options.clone(),
-                setup.terms.clone(),
-            ),
-            memo: PromptMemo::new(Arc::clone(&setup.meter)),
-            view: ModelView::for_replay(Arc::clone(&setup.meter), names),
+            budget: setup.budget(ObservedLimits::default()),
+            calls: CallPreparer::new(view, None),
             full: Projection::new(Arc::clone(&setup.meter), names),
-            sent: None,
             caches: CachePair::of(&setup),
-            terms: setup.terms,
+            settings: setup.calls,
             head: Seq::START,
             weight: Tokens(0),
         }
@@ -101,7 +88,7 @@ impl WatchedThread {
 
     /// Returns true if its calls go to this model in this format; others count and cost differently.
     pub(super) fn asks(&self, model: Option<&ModelName>, format: Format) -> bool {
-        self.model.as_ref() == model && self.format == format
+        self.model.as_ref() == model && self.settings.format == format
     }
 
     /// Last event that was taken.
@@ -111,7 +98,7 @@ impl WatchedThread {
 
     /// Meter of the thread.
     pub(super) fn meter(&self) -> &Meter {
-        self.memo.meter()
+        self.full.context().meter()
     }
 
     /// Size of the thread in memory.
@@ -124,7 +111,7 @@ impl WatchedThread {
         self.head = event.id.seq;
         self.weight += pieces.iter().copied().sum();
         self.full.push(Arc::clone(&event), pieces.clone());
-        self.view.push(event, pieces);
+        self.calls.view_mut().push(event, pieces);
     }
 
     /// Replays earlier events: before every answer, the policy decides as it would have decided then. Only
@@ -150,12 +137,12 @@ impl WatchedThread {
 
     /// Decides before a call whose request is not needed.
     fn pass(&mut self, at: Option<Timestamp>) {
-        let moment = moment(at, self.model.as_ref(), self.terms.as_ref());
-        match self.rehearsal.prepare(&mut self.view, &moment) {
+        let moment = next_call(at, self.model.as_ref(), &self.settings);
+        match self.calls.prepare(&self.settings, &self.budget, &moment) {
             Ok(_) => {
-                self.view.sent(at);
+                self.calls.sent(at, None);
             }
-            Err(_) => self.view.abandon(),
+            Err(_) => self.calls.abandon(),
         }
     }
 
@@ -168,7 +155,7 @@ impl WatchedThread {
         };
         // As long as nothing was decided, the policy's request is the whole history.
         let full = match &made {
-            Ok((_, prompt)) if self.view.passes().is_empty() => prompt.clone(),
+            Ok((_, prompt)) if self.calls.view().passes().is_empty() => prompt.clone(),
             _ => self.whole()?,
         };
         let mut observed = PolicyObservation {
@@ -177,7 +164,7 @@ impl WatchedThread {
                 .caches
                 .as_mut()
                 .and_then(|caches| serve(&mut caches.full, &caches.model, &full, at)),
-            epoch: self.view.epoch().number,
+            epoch: self.calls.view().epoch().number,
             ..PolicyObservation::default()
         };
         match made {
@@ -188,7 +175,6 @@ impl WatchedThread {
                     .as_mut()
                     .and_then(|caches| serve(&mut caches.policy, &caches.model, &prompt, at));
                 observed.cause = prepared.cause.map(|cause| cause.to_string());
-                self.sent = Some(prompt);
             }
             Err(refused) => observed.refused = Some(refused),
         }
@@ -197,38 +183,25 @@ impl WatchedThread {
 
     /// The policy's request, as a cache sees it.
     fn made(&mut self, at: Timestamp) -> Result<(PreparationReport, Prompt), CompactError> {
-        let moment = moment(Some(at), self.model.as_ref(), self.terms.as_ref());
-        match self.rehearsal.render_next(&mut self.view, &moment, &mut self.memo) {
-            Ok((mut prepared, _, prompt)) => {
-                let is_grown =
-                    self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == RequestExtension::Extends);
-                if !is_grown && prepared.cause.is_none() {
-                    self.view.reset(EpochCause::Format);
-                    prepared.cause = Some(EpochCause::Format);
-                }
-                self.view.sent(Some(at));
-                Ok((prepared, prompt))
-            }
-            Err(error) => {
-                self.view.abandon();
-                Err(error)
-            }
-        }
+        let moment = next_call(Some(at), self.model.as_ref(), &self.settings);
+        let (prepared, request) = self.calls.next_request(&self.settings, &self.budget, &moment)?;
+        self.calls.sent(Some(at), Some(request.prompt.clone()));
+        Ok((prepared, request.prompt))
     }
 
     /// The whole history, as a cache sees it.
     fn whole(&mut self) -> Result<Prompt, CompactError> {
-        let rendered = self.format.render(self.full.context(), self.rehearsal.options())?;
-        Ok(self.format.prompt(&rendered.body, &mut self.memo)?)
+        let rendered = self.settings.format.render(self.full.context(), &self.settings.options)?;
+        Ok(self.calls.prompt(self.settings.format, &rendered.body)?)
     }
 }
 
-fn moment<'a>(
+fn next_call<'a>(
     now: Option<Timestamp>,
     model: Option<&'a ModelName>,
-    terms: Option<&'a CacheTerms>,
+    settings: &'a CallSettings,
 ) -> NextCall<'a> {
-    NextCall { now, model, terms, ..NextCall::default() }
+    NextCall { now, model, terms: settings.terms.as_ref(), ..NextCall::default() }
 }
 
 fn size(prompt: &Prompt) -> Tokens {

@@ -8,12 +8,12 @@ use epitome_core::{
     client_text::{is_user_speaking, user_words_of},
     context::{Context, Fidelity, Segment, SegmentBody, Tier},
     cost::{
-        self, CacheAssumption, CacheLayer, CacheTerms, Prompt, PromptBlock, SettingDigests, SimulatedCache,
+        self, CacheAssumption, CacheLayer, Prompt, PromptBlock, SettingDigests, SimulatedCache,
         UnknownRuleError,
     },
     event::{Timestamp, Usage},
     id::{AnswerId, ModelName},
-    profile::{Money, Profile, Share},
+    profile::{Money, Profile},
     projection::EventLine,
 };
 use epitome_wire::{
@@ -28,7 +28,10 @@ use super::{
     hidden_overhead::HiddenOverhead,
     retention::{NeededFacts, RetentionScorer},
 };
-use crate::simulate::{FailedSimulationCall, MeteredThread, SimulationCall, SimulationSettings};
+use crate::{
+    call_settings::TargetModel,
+    simulate::{FailedSimulationCall, MeteredThread, SimulationCall, SimulationSettings},
+};
 
 /// Instruction to a model that summarises by continuing its session.
 const INSTRUCTION: &str = "Summarise this conversation so that the work can go on without it.";
@@ -160,24 +163,12 @@ impl ReplayInput {
 
 impl ReplayConditions<'_> {
     fn rehearsal(&self, unseen: &HiddenOverhead, contender: &ReplayCandidate) -> SimulationSettings {
-        let mut options = RenderOptions::of(self.format);
-        if self.profile.wire.dialect() == self.format.dialect() {
-            options.rules = self.profile.legality.iter().copied().collect();
-            options.breakpoints = CacheBreakpoints::of(&self.profile.cache, None);
-        }
         let ceiling = match contender.reach {
             CandidateLimit::Window => unseen.room(self.window),
             CandidateLimit::Everything => Tokens::MAX,
         };
-        let thresholds = self.profile.thresholds;
-        let of = |share: Share| share.of(ceiling);
-        let budget = Budget::new(ceiling).with_thresholds(
-            of(thresholds.target),
-            of(thresholds.trigger),
-            of(thresholds.force),
-        );
-        let terms = CacheTerms::new(&self.profile.cache, &self.profile.prices);
-        SimulationSettings::new(&contender.policy, budget, self.format, options, Some(terms))
+        let target = TargetModel::new(self.format, Some(self.profile));
+        SimulationSettings::for_model(target, &contender.policy, target.options(), Budget::new(ceiling))
             .with_model(ModelName(self.profile.name.clone()))
     }
 }

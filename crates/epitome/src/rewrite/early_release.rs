@@ -68,7 +68,7 @@ pub(super) fn fits_unchanged(
         return false;
     }
     let budget = setup.budget_within(limit, ObservedLimits::default());
-    let Some(untouched) = setup.policy.untouched_sizes(&budget) else { return false };
+    let Some(untouched) = setup.calls.policy.untouched_sizes(&budget) else { return false };
     // No token is shorter than a byte.
     let is_small =
         |text: &str, most: Tokens| text.len() as u64 <= most.0 || EstimateCounter.count(text) <= most;
@@ -80,8 +80,10 @@ pub(super) fn fits_unchanged(
 
 /// Returns true if cache marks would be placed in a request.
 fn is_to_be_marked(setup: &SessionSetup, body: &str) -> bool {
-    let placed = matches!(setup.options.breakpoints, CacheBreakpoints::Placed { .. });
-    placed && setup.format == Format::Anthropic && !history_rewrite::has_cache_marks(setup.format, body)
+    let placed = matches!(setup.calls.options.breakpoints, CacheBreakpoints::Placed { .. });
+    placed
+        && setup.calls.format == Format::Anthropic
+        && !history_rewrite::has_cache_marks(setup.calls.format, body)
 }
 
 /// Returns true if a request goes on with its client's bytes and no others.

@@ -531,7 +531,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         let answered = unanswered.map_or(0, |first| first.0.saturating_sub(after.next().0));
         let asked = new.iter().skip(usize::try_from(answered).unwrap_or(usize::MAX));
         let state = live.desk.state()?;
-        let context = state.view.context();
+        let context = state.view().context();
         if !client_examples::are_in(context) {
             return Ok(false);
         }
@@ -567,7 +567,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         }
         let (budget, new) = {
             let state = live.desk.state()?;
-            let (context, budget) = (state.view.context(), state.budget());
+            let (context, budget) = (state.view().context(), state.budget());
             // No token is shorter than a byte: nearly always nothing need be counted.
             let bytes = Tokens(place.new.iter().map(|event| event.raw.json.len() as u64).sum());
             if context.summary().is_some() || context.tokens() + bytes <= budget.force() {
@@ -707,9 +707,9 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
                 let words = "A summary is being written; it takes effect with the next message after it is ready.";
                 answer(words.to_owned())
             } else {
-                let before = desk.state()?.view.context().tokens();
+                let before = desk.state()?.view().context().tokens();
                 manual_compaction::compact_built_in(desk, CompactionTrigger::Manual, focus, None)?;
-                let after = desk.state()?.view.context().tokens();
+                let after = desk.state()?.view().context().tokens();
                 RequestDisposition::Answer {
                     words: format!(
                         "Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record."
@@ -812,7 +812,7 @@ pub(super) fn rewrite_request(
         is_warm = state.is_warm(live.desk.now());
         is_unread = state.cache.is_unread();
         lifetime = state.cache_lifetime();
-        if request.below.is_some_and(|tried| state.view.context().tokens() >= tried) {
+        if request.below.is_some_and(|tried| state.view().context().tokens() >= tried) {
             is_other = true;
             return Err(SessionError::Busy);
         }

@@ -210,14 +210,14 @@ impl RewriteState {
         (after, whole): (Seq, Tokens),
     ) -> Result<Option<RewrittenBody>, SessionError> {
         let RewriteInput { seen, frame, .. } = request;
-        self.follow(state.view.line());
+        self.follow(state.view().line());
         let count = frame.units.len();
         if self.units.ends(seen.units().iter().map(|unit| unit.digest)).len() < count {
             return Ok(None);
         }
-        let context = state.view.context();
-        self.saved = (self.saved + self.ordered(state.view.line(), after) + whole).less(context.tokens());
-        self.saved_through = state.view.line().last().map_or(after, |last| last.id.seq);
+        let context = state.view().context();
+        self.saved = (self.saved + self.ordered(state.view().line(), after) + whole).less(context.tokens());
+        self.saved_through = state.view().line().last().map_or(after, |last| last.id.seq);
         if self.lead_changed() {
             self.saved = Tokens(0);
         }
@@ -225,19 +225,18 @@ impl RewriteState {
         let Some(middle) = middle(&self.plan, frame) else { return Ok(None) };
         let full = context.tokens() + self.saved;
         let mut pieces = Vec::new();
-        let mut logged = LoggedUnitForms::new(&self.units, frame.between, || items_of(state.view.line()));
+        let mut logged = LoggedUnitForms::new(&self.units, frame.between, || items_of(state.view().line()));
         let (script, changed) =
             self.script(store, &mut |unit| logged.of(unit), (seen, frame), full, &mut pieces)?;
-        if (changed || !goes_on) && prepared.cause.is_none() && state.view.last().is_some() {
+        if (changed || !goes_on) && state.view().last().is_some() {
             // The policy did not change what was sent: the client did.
             let cause = if changed { EpochCause::Client } else { EpochCause::Format };
-            state.view.reset(cause.clone());
-            prepared.cause = Some(cause);
+            state.calls.note_reset(prepared, cause);
         }
         let marks = self.marks(setup, seen.body());
         self.unasked = marks.is_some();
         let script = RewriteRecord { marks, recall: request.recall, blanked: !frame.is_plain(), ..script };
-        let summary = summary_of(state.view.context());
+        let summary = summary_of(state.view().context());
         let grown = self.grown.clone().filter(|grown| grown.is_prefix_of(&script));
         let FinishedBody { cuts, hash, bytes, grown } =
             finish(setup, request, (&self.plan, middle), (marks, summary.as_deref()), grown);
@@ -265,14 +264,14 @@ impl RewriteState {
 
     /// Positions of cache marks to place: only if the client has none, and its provider requires them.
     fn marks(&mut self, setup: &SessionSetup, body: &str) -> Option<CacheBreakpoints> {
-        let placed = matches!(setup.options.breakpoints, CacheBreakpoints::Placed { .. });
-        if !placed || setup.format != Format::Anthropic {
+        let placed = matches!(setup.calls.options.breakpoints, CacheBreakpoints::Placed { .. });
+        if !placed || setup.calls.format != Format::Anthropic {
             return None;
         }
         // A client that has asked once goes on asking, so as long as the word is there nothing need be parsed.
         self.marked = body.contains("\"cache_control\"")
-            && (self.marked || history_rewrite::has_cache_marks(setup.format, body));
-        (!self.marked).then_some(setup.options.breakpoints)
+            && (self.marked || history_rewrite::has_cache_marks(setup.calls.format, body));
+        (!self.marked).then_some(setup.calls.options.breakpoints)
     }
 
     /// Tokens left out by compactions that were requested since the last request, before this one came.
@@ -349,13 +348,19 @@ impl RewriteState {
         let plan = if is_untouched {
             RewritePlan::default()
         } else {
-            let plan = history_rewrite::plan_rewrite(setup.format, context, &setup.options, history)
-                .map_err(CompactError::from)?;
+            let plan =
+                history_rewrite::plan_rewrite(setup.calls.format, context, &setup.calls.options, history)
+                    .map_err(CompactError::from)?;
             if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
                 plan
             } else {
-                let plan = history_rewrite::plan_full_rewrite(setup.format, context, &setup.options, history)
-                    .map_err(CompactError::from)?;
+                let plan = history_rewrite::plan_full_rewrite(
+                    setup.calls.format,
+                    context,
+                    &setup.calls.options,
+                    history,
+                )
+                .map_err(CompactError::from)?;
                 if !is_legal(setup, seen.body(), &plan, frame) {
                     return Err(SessionError::Illegal);
                 }
@@ -536,8 +541,10 @@ fn middle(plan: &RewritePlan, frame: &RequestFrame<'_>) -> Option<Vec<BodySlice>
 fn is_legal(setup: &SessionSetup, body: &str, plan: &RewritePlan, frame: &RequestFrame<'_>) -> bool {
     let Some(middle) = middle(plan, frame) else { return false };
     let woven = frame.head().to_owned() + &text_of(&middle, body) + frame.tail();
-    let found = legality::check(setup.format, &woven, &setup.options.rules);
-    if found.is_empty() || found.len() <= legality::check(setup.format, body, &setup.options.rules).len() {
+    let found = legality::check(setup.calls.format, &woven, &setup.calls.options.rules);
+    if found.is_empty()
+        || found.len() <= legality::check(setup.calls.format, body, &setup.calls.options.rules).len()
+    {
         return true;
     }
     // Only the place is logged, not the texts of users.
@@ -579,8 +586,9 @@ fn finish(
     let (body, is_plain) = (seen.body(), frame.is_plain());
     if *recall || marks.is_some() {
         let said = text_of(&middle, body);
-        let written =
-            |head: &str, tail: &str| wrap_history(setup.format, head, &said, tail, *recall, marks, summary);
+        let written = |head: &str, tail: &str| {
+            wrap_history(setup.calls.format, head, &said, tail, *recall, marks, summary)
+        };
         let sent = written(frame.head(), frame.tail());
         let hash = if is_plain {
             Digest::of(sent.as_bytes())

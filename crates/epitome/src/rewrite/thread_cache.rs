@@ -137,7 +137,7 @@ impl CachedThread {
             Err(_) => return Ok(None),
         };
         let ceiling = state.budget().ceiling();
-        let room = ceiling.less(state.view.context().tokens());
+        let room = ceiling.less(state.view().context().tokens());
         Ok((ceiling != Tokens::MAX).then(|| usize::try_from(room.0.saturating_mul(3)).unwrap_or(usize::MAX)))
     }
 
@@ -297,7 +297,7 @@ fn maker(
     let Some(summariser) = summariser else { return (None, None) };
     let prices = prices(&composing.profiles, &summariser.model);
     let newest = Arc::new(ClientModelSummariser::new(Arc::clone(&summariser.summarise)));
-    let terms = match (&summariser.warm, &setup.terms) {
+    let terms = match (&summariser.warm, &setup.calls.terms) {
         (WarmRequestMode::IfCheaper, Some(terms)) => terms.clone(),
         _ => CacheTerms::new(&CacheRules::default(), &prices),
     };

@@ -37,7 +37,7 @@ pub(super) fn take(
     body: &str,
     tool: CompactTool,
 ) -> Result<(AssistantAnswer, Option<JobId>), SessionError> {
-    let format = desk.state()?.setup.format;
+    let format = desk.state()?.setup.calls.format;
     let answered = if body.trim_start().starts_with('{') {
         format.read_answer(body)?
     } else {

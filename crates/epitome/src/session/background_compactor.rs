@@ -467,7 +467,7 @@ fn continued_request(
 ) -> Option<ContinuedRequest> {
     let maker = desk.maker.as_ref().filter(|maker| maker.warm == WarmRequestMode::IfCheaper)?;
     let call = detail.call?;
-    let terms = setup.terms.as_ref()?;
+    let terms = setup.calls.terms.as_ref()?;
     let replayed = super::call_replay::replay_call(&desk.store, row.job.thread, call).ok()?;
     if replayed.row.call.script.as_deref().is_some_and(|script| !RewriteRecord::is_whole(script)) {
         return None;

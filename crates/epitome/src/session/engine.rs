@@ -172,10 +172,10 @@ pub(crate) struct ReadySummary {
 impl ReadySummary {
     /// The compaction that puts it in force, or the reason it does not pay.
     pub(crate) fn compaction(&self, state: &SessionState) -> Result<Compaction, CompactionError> {
-        let caps = state.setup.policy.summary.unwrap_or_default().caps;
+        let caps = state.setup.calls.policy.summary.unwrap_or_default().caps;
         let length = state.drafting(&state.budget()).length;
-        let finished = self.finished.clone().with_pins(state.view.line(), &caps);
-        finished.into_compaction(state.view.context(), length)
+        let finished = self.finished.clone().with_pins(state.view().line(), &caps);
+        finished.into_compaction(state.view().context(), length)
     }
 }
 
@@ -375,7 +375,7 @@ impl SessionEngine {
         now: Timestamp,
     ) -> Result<Vec<String>, SessionError> {
         let mut spoke = Vec::new();
-        for event in self.hooks.inject(state.view.line().events(), &state.setup.meter, Some(now))? {
+        for event in self.hooks.inject(state.view().line().events(), &state.setup.meter, Some(now))? {
             if let Fact::Injected { hook, .. } = &event.fact {
                 spoke.push(hook.clone());
             }
@@ -420,7 +420,7 @@ impl SessionEngine {
         self.take_in(state, &setup, &events);
         let injected = self.inject(state, &mut events, now)?;
         state.offer_recall(recall);
-        let whole = state.view.context().tokens();
+        let whole = state.view().context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // Decisions for a call that another writer made meanwhile are not in this view.
         records.push(CommitRecord::CallsSoFar(number));
@@ -464,11 +464,10 @@ impl SessionEngine {
         }
         let written = write(state, &setup, &mut prepared, whole)?;
         records.extend(state.contents(&setup, &written));
-        let sent = written.prompt.clone();
         let call = state.record(&setup, &prepared, written, &injected, now);
         let (hash, tokens, named) = (call.hash, call.estimated, SettingsDigests::by(&call));
         records.push(CommitRecord::Call(call));
-        let aimed = state.view.summary_budget(&setup.policy, &budget, &moment);
+        let aimed = state.view().summary_budget(&setup.calls.policy, &budget, &moment);
         if prepared.wish == SummaryOrder::Summary
             && let Some((marker, job)) =
                 self.order(state, &aimed, CompactionTrigger::Threshold, None, Some(number), now)?
@@ -486,7 +485,6 @@ impl SessionEngine {
             self.store.commit(commit)?;
             None
         };
-        state.sent = sent;
         state.last = Some((number, tokens));
         state.named = Some(named);
         let mut adopted = None;
@@ -497,12 +495,12 @@ impl SessionEngine {
             let by = ready.filter(|_| prepared.author == SummaryOrigin::Ready).map(|ready| ready.by);
             adopted = self.adopted(compaction, by);
         }
-        let standing = state.view.context().summary().map(|summary| summary.id.seq);
+        let standing = state.view().context().summary().map(|summary| summary.id.seq);
         if let Some(calls) = state.note_compacted_call(number, standing, is_forced(&prepared)) {
             self.listeners.report(self.session, LifecycleEvent::Thrashing { thread: self.thread, calls });
         }
-        state.view.forget();
-        let epoch = state.view.epoch().number;
+        state.calls.view_mut().forget();
+        let epoch = state.view().epoch().number;
         let (call, head, cause, compaction) = (number, state.head.seq, prepared.cause, adopted);
         Ok(PreparedCall { call, head, tokens, epoch, cause, hash, compaction, unwritten })
     }
@@ -521,7 +519,7 @@ impl SessionEngine {
         state.push(self.thread, &event);
         events.push(event);
         records.push(CommitRecord::Adopted { job: ready.job, compaction: state.head.seq });
-        Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
+        Some((Arc::clone(state.view().line().last()?), ready.by.clone()))
     }
 
     /// Reports a compaction to listeners; returns its trigger, and the name of its summariser.
@@ -596,7 +594,7 @@ impl SessionEngine {
     ) -> Result<Option<(Event, NewJob)>, SessionError> {
         let drafting = state.drafting(budget);
         let attended = focus.as_deref().and_then(SummaryFocus::new);
-        let (context, line) = (state.view.context(), state.view.line());
+        let (context, line) = (state.view().context(), state.view().line());
         let Ok(cutting) = drafting.cut(attended.as_ref(), context, line) else { return Ok(None) };
         let drafting = CompactionSettings { caps: cutting.caps, ..drafting };
         let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
@@ -767,7 +765,7 @@ fn fits(
     job: &JobRow,
     summary: &SummaryRow,
 ) -> Result<Result<FinishedSummary, &'static str>, SessionError> {
-    let standing = state.view.context().standing();
+    let standing = state.view().context().standing();
     if standing != job.job.base {
         return Ok(Err("another compaction was adopted or undone since"));
     }
@@ -792,7 +790,7 @@ fn moment<'m>(
     NextCall {
         now: Some(now),
         model: Some(&setup.model),
-        terms: setup.terms.as_ref(),
+        terms: setup.calls.terms.as_ref(),
         standby,
         cache: state.cache,
         unanswered: state.unanswered,

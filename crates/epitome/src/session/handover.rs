@@ -28,7 +28,7 @@ pub(super) async fn brief_of_all(
         blocking(move || {
             let (drafting, meter, names) = {
                 let state = desk.state()?;
-                let names = state.view.context().names();
+                let names = state.view().context().names();
                 (state.drafting(&state.budget()), Arc::clone(&state.setup.meter), names)
             };
             let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;

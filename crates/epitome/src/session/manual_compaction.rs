@@ -47,7 +47,7 @@ pub(crate) fn order(
         let mut records = Vec::new();
         if let Some(running) = desk.store.running_job(desk.thread)? {
             let is_for_this = focus.is_none() || running.job.focus.as_deref() == focus;
-            let still_stands = running.job.base == state.view.context().standing();
+            let still_stands = running.job.base == state.view().context().standing();
             if still_stands && is_for_this {
                 job = Some(running.job.id);
                 return Ok((Vec::new(), Vec::new()));
@@ -68,7 +68,7 @@ pub(crate) fn order(
         state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&budget);
         let attended = focus.and_then(SummaryFocus::new);
-        drafting.cut(attended.as_ref(), state.view.context(), state.view.line())?;
+        drafting.cut(attended.as_ref(), state.view().context(), state.view().line())?;
         let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
         let Some((marker, new)) = ordered else {
             // The very same was made before.
@@ -85,16 +85,16 @@ pub(crate) fn order(
 pub(super) fn order_if_idle(desk: &Arc<SessionEngine>, after: Duration) -> Result<bool, SessionError> {
     let is_due = {
         let state = desk.state()?;
-        let last = state.view.last().and_then(|last| last.at);
+        let last = state.view().last().and_then(|last| last.at);
         let quiet = last.is_some_and(|last| {
             u128::try_from(desk.now().0.saturating_sub(last.0)).unwrap_or(0) >= after.as_millis()
         });
         let budget = state.budget();
-        let level = state.setup.policy.cold_level(&budget).unwrap_or(budget.trigger());
+        let level = state.setup.calls.policy.cold_level(&budget).unwrap_or(budget.trigger());
         quiet
             && desk.maker.is_some()
-            && state.setup.policy.summary.is_some()
-            && state.view.context().tokens() > level
+            && state.setup.calls.policy.summary.is_some()
+            && state.view().context().tokens() > level
             && desk.store.ready_job(desk.thread)?.is_none()
     };
     if !is_due {
@@ -122,7 +122,7 @@ pub(crate) fn compact_built_in(
         first = state.first_shown();
         let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
         let attended = focus.and_then(SummaryFocus::new);
-        let (context, line) = (state.view.context(), state.view.line());
+        let (context, line) = (state.view().context(), state.view().line());
         let compaction = drafting.draft(attended.as_ref(), context, line, trigger)?;
         made = Some(compaction.clone());
         let marker =
@@ -207,7 +207,7 @@ pub(super) fn undo_or_redo(desk: &SessionEngine, turn: UndoOrRedo) -> Result<Seq
     let mut place = None;
     desk.append_to(&mut state, |state| {
         let said = |error: &dyn std::fmt::Display| SessionError::Lineage(error.to_string());
-        let line = state.view.line();
+        let line = state.view().line();
         let event = match turn {
             UndoOrRedo::Undo => lineage::undo(line).map_err(|error| said(&error))?,
             UndoOrRedo::Redo => lineage::redo(line).map_err(|error| said(&error))?,
@@ -237,7 +237,7 @@ pub(super) fn drafter<'d>(
     state: &'d SessionState,
     drafting: &'d CompactionSettings,
 ) -> ForkDraftSettings<'d> {
-    ForkDraftSettings { drafting, meter: &state.setup.meter, names: state.view.context().names() }
+    ForkDraftSettings { drafting, meter: &state.setup.meter, names: state.view().context().names() }
 }
 
 /// Every event of the thread: a fork looks further back than a view does.

@@ -173,7 +173,7 @@ impl Session {
     }
 
     fn format(desk: &SessionEngine) -> Result<Format, SessionError> {
-        Ok(desk.state()?.setup.format)
+        Ok(desk.state()?.setup.calls.format)
     }
 }
 
@@ -269,7 +269,7 @@ impl Session {
         let budget = setup.budget(ObservedLimits::default());
         let trigger = budget.trigger();
         let is_smaller =
-            self.at_desk(move |desk| Ok(desk.state()?.view.context().tokens() > trigger)).await?;
+            self.at_desk(move |desk| Ok(desk.state()?.view().context().tokens() > trigger)).await?;
         if is_smaller {
             match self.compact_for(CompactionTrigger::ModelSwitch, None, Some(budget)).await {
                 // Content that cannot be compacted is left to the reducers.
@@ -383,7 +383,7 @@ impl Session {
             let mut state = desk.state()?;
             let now = Some(desk.now());
             let head = desk.append_to(&mut state, |state| {
-                let event = lineage::pin(state.view.line(), pin.clone())?;
+                let event = lineage::pin(state.view().line(), pin.clone())?;
                 Ok((vec![event.at(now)], Vec::new()))
             })?;
             Ok(head.seq)
@@ -397,7 +397,7 @@ impl Session {
             let mut state = desk.state()?;
             let now = Some(desk.now());
             let head = desk.append_to(&mut state, |state| {
-                let event = lineage::unpin(state.view.line(), pin.clone())
+                let event = lineage::unpin(state.view().line(), pin.clone())
                     .map_err(|error| SessionError::Lineage(error.to_string()))?;
                 Ok((vec![event.at(now)], Vec::new()))
             })?;
@@ -424,7 +424,7 @@ impl Session {
         let goal = goal.to_owned();
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
-            let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
+            let said = state.setup.calls.format.say_user(&goal).at(Some(desk.now()));
             // Messages added while a model summarised are not handed over: the new thread begins where the call was
             // made.
             let (line, drafting) =
@@ -554,7 +554,7 @@ impl Session {
         self.at_desk(|desk| {
             let mut state = desk.state()?;
             state.catch_up(&desk.store, desk.thread)?;
-            Ok((state.view.context().tokens(), state.budget().ceiling()))
+            Ok((state.view().context().tokens(), state.budget().ceiling()))
         })
         .await
     }

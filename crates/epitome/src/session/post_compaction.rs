@@ -46,7 +46,7 @@ impl SessionEngine {
         now: Timestamp,
     ) -> Vec<Event> {
         let continuing =
-            extras.auto_continue == AutoContinue::On && ends_without_a_question(state.view.context());
+            extras.auto_continue == AutoContinue::On && ends_without_a_question(state.view().context());
         let notes = extras.memory.as_deref().and_then(|folder| self.line_about_notes(state, folder));
         let added =
             [notes.map(|line| (NOTES, line)), continuing.then(|| (CONTINUE, CONTINUE_MESSAGE.to_owned()))];
@@ -55,8 +55,8 @@ impl SessionEngine {
                 Fact::Injected { hook: hook.to_owned(), beside: None, parts: vec![ContentPart::text(text)] };
             Event::from_fact(fact, Some(now))
         };
-        let meter = Arc::clone(state.view.context().meter());
-        let mut size = state.view.context().tokens();
+        let meter = Arc::clone(state.view().context().meter());
+        let mut size = state.view().context().tokens();
         let fits = |added: &(&str, String)| {
             size += meter.overhead().message + meter.text(&added.1);
             size <= ceiling
@@ -68,7 +68,7 @@ impl SessionEngine {
     fn line_about_notes(&self, state: &mut SessionState, folder: &Path) -> Option<String> {
         // A failure was reported to listeners.
         let written = self.note_at(state, folder).ok().flatten();
-        let context = state.view.context();
+        let context = state.view().context();
         let is_told = context.segments().iter().filter_map(|segment| segment.injection());
         let is_told = is_told.into_iter().any(|(hook, _)| hook == NOTES);
         (written.is_some() && !is_told).then(|| line_about(folder))
@@ -87,7 +87,7 @@ impl SessionEngine {
         state: &mut SessionState,
         folder: &Path,
     ) -> Result<Option<FileWriteOutcome>, SessionError> {
-        let context = state.view.context();
+        let context = state.view().context();
         let Some((compaction, brief)) = context.summary().and_then(|event| Some((event, brief_of(event)?)))
         else {
             return Ok(None);

@@ -5,35 +5,24 @@ use std::sync::Arc;
 use epitome_core::{
     Tokens,
     budget::{Budget, WindowReserves},
-    cost::CacheTerms,
     id::ModelName,
-    meter::{Meter, TokenOverhead},
+    meter::Meter,
     policy::Policy,
-    profile::{CompactionThresholds, Profile, Profiles, Share, Tokenizer},
+    profile::{Profile, Profiles, Share},
 };
 use epitome_store::records::HashedText;
-use epitome_wire::{
-    Format,
-    history_rewrite::RewritePlan,
-    legality::ProviderRules,
-    overflow::ContextOverflow,
-    render::{CacheBreakpoints, RenderOptions},
-};
+use epitome_wire::{Format, history_rewrite::RewritePlan, overflow::ContextOverflow, render::RenderOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::request_plan::format_spoken_by;
+use crate::call_settings::{CallSettings, TargetModel};
 
 /// Settings with which a session's requests are made.
 #[derive(Debug)]
 pub(crate) struct SessionSetup {
-    pub(crate) format: Format,
     pub(crate) model: ModelName,
     pub(crate) profile: Option<Profile>,
     pub(crate) meter: Arc<Meter>,
-    /// The policy as its author wrote it.
-    pub(crate) policy: Policy,
-    pub(crate) options: RenderOptions,
-    pub(crate) terms: Option<CacheTerms>,
+    pub(crate) calls: CallSettings,
     /// The most input that the provider accepts, by its own count; `None` if unknown. No margin is kept in it for
     /// counts that may be low.
     pub(crate) limit: Option<Tokens>,
@@ -76,29 +65,17 @@ impl SessionSetup {
         reserve: Tokens,
     ) -> Self {
         let profile = profiles.find(model).ok().cloned();
-        let usual = || Meter::new(Tokenizer::O200k.counter(), TokenOverhead::default());
-        let meter = Arc::new(profile.as_ref().map_or_else(usual, Profile::meter));
-        let spoken = profile.as_ref().filter(|profile| format_spoken_by(profile) == Some(format));
-        let rules = match spoken {
-            Some(profile) => profile.legality.iter().copied().collect(),
-            None => ProviderRules::of(format),
-        };
-        let most = profile.as_ref().and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
+        let target = TargetModel::new(format, profile.as_ref());
+        let meter = Arc::new(target.meter());
         let limit = limit(window, profile.as_ref(), None);
-        let answer = most.min(WindowReserves::default().output);
+        let answer = target.answer_limit();
         let answer = limit.map_or(answer, |limit| answer.min(Tokens(limit.0 / 4)));
-        let options = RenderOptions {
-            model: Some(ModelName(model.to_owned())),
-            answer: Some(answer),
-            rules,
-            breakpoints: spoken
-                .map_or_else(CacheBreakpoints::default, |profile| CacheBreakpoints::of(&profile.cache, None)),
-            summary: policy.summary.map(|rules| rules.shape).unwrap_or_default(),
-        };
-        let terms = profile.as_ref().map(|profile| CacheTerms::new(&profile.cache, &profile.prices));
+        let model = ModelName(model.to_owned());
+        let options = RenderOptions { model: Some(model.clone()), answer: Some(answer), ..target.options() };
+        let calls = target.settings(policy, options);
         let rendering = RecordedRendering {
             format,
-            options: options.clone(),
+            options: calls.options.clone(),
             tokenizer: meter.name().to_owned(),
             weave: None,
         };
@@ -107,19 +84,7 @@ impl SessionSetup {
             profile: profile.as_ref().map(|profile| HashedText::new(json(profile))),
             rendering: HashedText::new(json(&rendering)),
         };
-        Self {
-            format,
-            model: ModelName(model.to_owned()),
-            policy: policy.clone().for_rules(options.rules.as_set()),
-            profile,
-            meter,
-            options,
-            terms,
-            limit,
-            window,
-            reserve,
-            recorded,
-        }
+        Self { model, profile, meter, calls, limit, window, reserve, recorded }
     }
 
     /// The most that a request may hold if its sender gives the size of the window or the length of the answer:
@@ -130,14 +95,15 @@ impl SessionSetup {
 
     /// Returns true if requests are made with equal settings.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let named = |setup: &Self| (setup.format, setup.recorded.policy.hash, setup.recorded.rendering.hash);
+        let named =
+            |setup: &Self| (setup.calls.format, setup.recorded.policy.hash, setup.recorded.rendering.hash);
         let profile = |setup: &Self| setup.recorded.profile.as_ref().map(|profile| profile.hash);
         self.model == other.model && named(self) == named(other) && profile(self) == profile(other)
     }
 
     /// Recorded rendering of requests that are rewritten from a client's.
     pub(crate) fn weaving(&self, plan: RewritePlan) -> HashedText {
-        let (format, options) = (self.format, self.options.clone());
+        let (format, options) = (self.calls.format, self.calls.options.clone());
         let tokenizer = self.meter.name().to_owned();
         HashedText::new(json(&RecordedRendering { format, options, tokenizer, weave: Some(plan) }))
     }
@@ -160,11 +126,8 @@ impl SessionSetup {
         };
         let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
         let base = Budget::new(ceiling).with_reserve(self.reserve);
-        let thresholds =
-            self.profile.as_ref().map_or_else(CompactionThresholds::default, |profile| profile.thresholds);
-        let of = |share: Share| share.of(base.ceiling());
-        let (target, trigger, force) = (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
-        self.policy.budget(base.with_thresholds(target, trigger, force))
+        let target = TargetModel::new(self.calls.format, self.profile.as_ref());
+        self.calls.policy.budget(target.with_thresholds(base))
     }
 
     /// The share of a limit that is kept free because counts may be low: the profile's, until calls have shown one.

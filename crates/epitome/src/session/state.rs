@@ -6,19 +6,19 @@ use epitome_core::{
     AnnotatedEvent, Digest, Event, EventId, Fact, LoggedEvent, Seq, ThreadId, Tokens,
     budget::Budget,
     context::{EventNaming, Tier},
-    cost::{Prompt, RequestExtension, extends},
+    cost::Prompt,
     cost_planner::{CacheObservations, CacheableCall},
     event::{Timestamp, Usage},
     model_view::{EditRecord, EpochCause, ModelView, NextCall, PreparationReport, SentRecord},
     pipeline::ReductionStep,
-    profile::{Money, ProviderRule},
+    profile::Money,
     summary::compaction::CompactionSettings,
 };
 use epitome_store::{
     EventLog, SqliteStore, ThreadHead,
     records::{CallRow, CommitRecord, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
 };
-use epitome_wire::{ModelAnswer, PromptMemo, overflow::ContextOverflow, render::settle_thinking};
+use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -30,6 +30,7 @@ use super::{
     thread_reading::{EVENTS_PER_PAGE, parse, read_page, read_these, read_window},
 };
 use crate::{
+    call_preparer::{CallPreparer, PreparedRequest},
     compact::CompactError,
     rewrite::{ForkInheritance, RewriteRecord},
 };
@@ -72,11 +73,9 @@ pub(crate) struct SessionState {
     pub(crate) setup: Arc<SessionSetup>,
     /// The newest request's own limit.
     pub(crate) limit: Option<RequestLimit>,
-    pub(crate) view: ModelView,
+    /// The view, with the last request.
+    pub(crate) calls: CallPreparer,
     pub(super) head: ThreadHead,
-    memo: PromptMemo,
-    /// The last request, as a cache sees it.
-    pub(super) sent: Option<Prompt>,
     /// The last call: its number and its estimate.
     pub(super) last: Option<(u64, Tokens)>,
     pub(super) learned: ObservedLimits,
@@ -181,12 +180,10 @@ impl SessionState {
             None => ModelView::restore(&line, passes, sent, meter, names),
         };
         let mut state = Self {
-            view,
-            memo: PromptMemo::new(Arc::clone(&setup.meter)),
+            calls: CallPreparer::new(view, last_prompt),
             limit: None,
             setup,
             head: end,
-            sent: last_prompt,
             last: newest.map(|row| (row.number, row.call.estimated)),
             learned: ObservedLimits::default(),
             thrash: ThrashDetector::default(),
@@ -218,13 +215,12 @@ impl SessionState {
 
     /// State of a thread without events.
     pub(crate) fn fresh(thread: ThreadId, setup: Arc<SessionSetup>) -> Self {
+        let view = ModelView::new(Arc::clone(&setup.meter), EventNaming::Thread(thread));
         Self {
-            view: ModelView::new(Arc::clone(&setup.meter), EventNaming::Thread(thread)),
-            memo: PromptMemo::new(Arc::clone(&setup.meter)),
+            calls: CallPreparer::new(view, None),
             limit: None,
             setup,
             head: ThreadHead::START,
-            sent: None,
             last: None,
             learned: ObservedLimits::default(),
             thrash: ThrashDetector::default(),
@@ -241,7 +237,7 @@ impl SessionState {
     /// Decides if the next request has the recall tool added. Only then does the request name the parts it leaves
     /// out.
     pub(super) fn offer_recall(&mut self, offer: RecallOffer) {
-        self.offers_recall = offer.holds(self.view.line());
+        self.offers_recall = offer.holds(self.view().line());
         self.show_names();
     }
 
@@ -251,8 +247,8 @@ impl SessionState {
     }
 
     fn show_names(&mut self) {
-        let can_ask = self.offers_recall || self.view.context().has_recall_tool();
-        self.view.show_names_if(can_ask);
+        let can_ask = self.offers_recall || self.view().context().has_recall_tool();
+        self.calls.view_mut().show_names_if(can_ask);
     }
 
     /// Takes over the limits known at the session's last call, and those that the call has shown since.
@@ -332,7 +328,7 @@ impl SessionState {
     fn take(&mut self, logged: Arc<LoggedEvent>, pieces: Vec<Tokens>) {
         self.head = ThreadHead { seq: logged.id.seq, link: logged.link };
         self.may_have_jobs |= matches!(logged.event.fact, Fact::CompactionRequested { .. });
-        self.view.push(logged, pieces);
+        self.calls.view_mut().push(logged, pieces);
     }
 
     /// Notes the provider's count for an answered call.
@@ -346,16 +342,16 @@ impl SessionState {
 
     /// Reads events that are needed again though notes or a summary stood for them.
     pub(super) fn fill(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
-        while let Some(needed) = self.view.needs_more() {
-            self.view.supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
+        while let Some(needed) = self.view().needs_more() {
+            self.calls.view_mut().supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
         Ok(())
     }
 
     /// Reads all events that only notes stand for: a summary needs them.
     pub(super) fn fill_all(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
-        if let Some(needed) = self.view.needs_all() {
-            self.view.supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
+        if let Some(needed) = self.calls.view_mut().needs_all() {
+            self.calls.view_mut().supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
         Ok(())
     }
@@ -376,19 +372,12 @@ impl SessionState {
         budget: &Budget,
         moment: &NextCall<'_>,
     ) -> Result<PreparationReport, SessionError> {
-        let refused = CompactError::from;
-        let mut prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
-        if self.view.needs_more().is_some() {
+        let mut prepared = self.calls.decide(&setup.calls, budget, moment)?;
+        if self.view().needs_more().is_some() {
             self.fill(store, thread)?;
-            prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
+            prepared = self.calls.decide(&setup.calls, budget, moment)?;
         }
-        if setup.options.rules.has(ProviderRule::PreservedThinking) {
-            self.view.adjust_prepared(|context, sent| {
-                settle_thinking(context, sent, &setup.options.rules, budget.ceiling())
-                    .map(|settled| settled.context)
-                    .map_err(CompactError::from)
-            })?;
-        }
+        self.calls.settle(&setup.calls, budget)?;
         Ok(prepared)
     }
 
@@ -398,14 +387,7 @@ impl SessionState {
         setup: &SessionSetup,
         prepared: &mut PreparationReport,
     ) -> Result<(WrittenCall, String), CompactError> {
-        let rendered = setup.format.render(self.view.context(), &setup.options)?;
-        let prompt = setup.format.prompt(&rendered.body, &mut self.memo)?;
-        let is_grown =
-            self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == RequestExtension::Extends);
-        if !is_grown && prepared.cause.is_none() {
-            self.view.reset(EpochCause::Format);
-            prepared.cause = Some(EpochCause::Format);
-        }
+        let PreparedRequest { rendered, prompt } = self.calls.render(&setup.calls, prepared)?;
         let written = WrittenCall {
             hash: Digest::of(rendered.body.as_bytes()),
             bytes: rendered.body.len() as u64,
@@ -446,7 +428,7 @@ impl SessionState {
         injected: &[String],
         now: Timestamp,
     ) -> NewCall {
-        let estimated = self.view.context().tokens();
+        let estimated = self.view().context().tokens();
         self.chance = self.chance_of(prepared, estimated, now);
         let made = CallDetail {
             reducers: prepared.steps.clone(),
@@ -458,20 +440,20 @@ impl SessionState {
             chance: self.chance,
             window: self.limit.map_or(setup.window, |limit| limit.window),
         };
-        let pass = self.view.sent(Some(now)).map(json);
-        let sent = self.view.last().map(json).unwrap_or_default();
-        let context = self.view.context();
+        let pass = self.calls.sent(Some(now), written.prompt).map(json);
+        let sent = self.view().last().map(json).unwrap_or_default();
+        let context = self.view().context();
         let recorded = &setup.recorded;
         NewCall {
             head: self.head.seq,
             time: Some(now),
             model: Some(setup.model.0.clone()),
-            format: setup.format.dialect().name().to_owned(),
+            format: setup.calls.format.dialect().name().to_owned(),
             policy: recorded.policy.hash,
             profile: recorded.profile.as_ref().map(|profile| profile.hash),
             rendering: written.rendering.hash,
             summary: context.summary().map(|event| event.id),
-            epoch: self.view.epoch().number,
+            epoch: self.view().epoch().number,
             cause: prepared.cause.as_ref().map(ToString::to_string),
             pass,
             sent,
@@ -489,30 +471,30 @@ impl SessionState {
         if !matches!(prepared.cause, None | Some(EpochCause::Client | EpochCause::Format)) {
             return None;
         }
-        let last = self.view.last()?;
+        let last = self.view().last()?;
         let pause = u64::try_from(now.0.saturating_sub(last.at?.0) / 1_000).unwrap_or(0);
-        let lifetime = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None));
+        let lifetime = self.setup.calls.terms.as_ref().and_then(|terms| terms.lifetime(None));
         Some(CacheableCall { sent: last.tokens, size, pause, lifetime })
     }
 
     /// First event shown of the history.
     pub(super) fn first_shown(&self) -> Seq {
-        let context = self.view.context();
+        let context = self.view().context();
         let shown = &context.segments()[context.prefix_len()..];
         shown.iter().filter_map(|segment| segment.stands_for().first()).min().unwrap_or_default()
     }
 
     /// Settings for drafting compactions under a budget.
     pub(crate) fn drafting(&self, budget: &Budget) -> CompactionSettings {
-        let context = self.view.context();
+        let context = self.view().context();
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-        let rules = self.setup.policy.summary.unwrap_or_default();
+        let rules = self.setup.calls.policy.summary.unwrap_or_default();
         rules.compaction_settings(budget, prefix)
     }
 
     /// Returns true if the provider may still hold the last request.
     pub(crate) fn is_warm(&self, now: Timestamp) -> bool {
-        let last = self.view.last().and_then(|last| last.at);
+        let last = self.view().last().and_then(|last| last.at);
         let lifetime = self.cache_lifetime();
         last.is_some_and(|last| {
             let seconds = u64::try_from(now.0.saturating_sub(last.0) / 1_000).unwrap_or(0);
@@ -522,8 +504,13 @@ impl SessionState {
 
     /// Time for which the provider holds a request, in seconds; `None` if unknown.
     pub(crate) fn cache_lifetime(&self) -> Option<u64> {
-        let usual = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None))?;
+        let usual = self.setup.calls.terms.as_ref().and_then(|terms| terms.lifetime(None))?;
         Some(self.cache.lifetime(usual))
+    }
+
+    /// The view of the thread.
+    pub(crate) fn view(&self) -> &ModelView {
+        self.calls.view()
     }
 
     /// Known end of the thread.

@@ -13,17 +13,18 @@ use std::{
 };
 
 use epitome::{
+    call_settings::TargetModel,
     compact::{CompactError, headline, line},
     core::{
         ContentPart, Digest, Seq, Tokens,
         budget::Budget,
         context::{Context, EventNaming, Fidelity, Segment, SegmentBody, Tier},
-        cost::{CacheTerms, Prompt, RequestExtension, extends},
+        cost::{Prompt, RequestExtension, extends},
         event::Summary,
         meter::{Meter, TokenOverhead},
         model_view::{EpochCause, ModelView},
         policy::Policy,
-        profile::{CompactionThresholds, Profile, Profiles},
+        profile::{Profile, Profiles},
         projection::EventLine,
         seq_set::SeqSet,
         tokens::O200kCounter,
@@ -31,12 +32,7 @@ use epitome::{
     import::find_files,
     request_plan::last_model_of,
     simulate::{MeteredThread, SimulationCall, SimulationSettings},
-    wire::{
-        Format,
-        legality::check,
-        render::{CacheBreakpoints, RenderOptions},
-        transcripts,
-    },
+    wire::{Format, legality::check, transcripts},
 };
 use serde::Serialize;
 
@@ -273,22 +269,9 @@ struct CallSweep<'a> {
 
 impl CallSweep<'_> {
     fn rehearsal(&self) -> SimulationSettings {
-        let spoken = self.profile.filter(|profile| profile.wire.dialect() == self.format.dialect());
-        let mut options = RenderOptions::of(self.format);
-        if let Some(profile) = spoken {
-            options.rules = profile.legality.iter().copied().collect();
-            options.breakpoints = CacheBreakpoints::of(&profile.cache, None);
-        }
-        let ceiling = Tokens(self.budget);
-        let thresholds =
-            self.profile.map_or_else(CompactionThresholds::default, |profile| profile.thresholds);
-        let budget = Budget::new(ceiling).with_thresholds(
-            thresholds.target.of(ceiling),
-            thresholds.trigger.of(ceiling),
-            thresholds.force.of(ceiling),
-        );
-        let terms = self.profile.map(|profile| CacheTerms::new(&profile.cache, &profile.prices));
-        SimulationSettings::new(self.policy, budget, self.format, options, terms)
+        let target = TargetModel::new(self.format, self.profile);
+        let limit = Budget::new(Tokens(self.budget));
+        SimulationSettings::for_model(target, self.policy, target.options(), limit)
     }
 
     fn sweep(&self, tally: &mut CallSweepTally) {
