@@ -23,7 +23,7 @@ use super::{
     client_examples::{self, ExampleBudget},
     compact_command,
     early_release::{self, EarlyRelease, fits_unchanged},
-    rewrite_body::RewriteInput,
+    rewrite_body::{RewriteInput, RewriteState, RewrittenBody},
     thread_cache::CachedThread,
 };
 use crate::{
@@ -36,9 +36,11 @@ use crate::{
     session::{
         SessionError,
         call_input::{CallInput, LimitTrust, WriteTiming},
-        engine::{BUILT_IN_NAME, PreparedCall},
+        engine::BUILT_IN_NAME,
         manual_compaction,
+        next_call::{CallDraft, PreparedCall},
         setup::{ObservedLimits, RequestLimit, SessionSetup},
+        state::SessionState,
     },
 };
 
@@ -799,47 +801,33 @@ fn as_it_came(body: &str, left: RewriteStatus) -> RequestDisposition {
 pub(super) fn rewrite_request(
     live: &CachedThread,
     (after, mut arriving): (Seq, CallInput),
-    request: RewriteInput<'_, '_>,
+    mut request: RewriteInput<'_, '_>,
 ) -> Result<Option<(PreparedCall, RewrittenRequest)>, SessionError> {
     let mut loom = live.rewrite_state()?;
     arriving.recall = loom.recall_offer(&request);
-    let mut request = request;
-    let mut woven = None;
-    let mut is_other = false;
-    let (mut is_warm, mut is_unread, mut lifetime) = (false, false, None);
-    let store = &live.desk.store;
-    let made = live.desk.prepare_client_call(after, arriving, &mut |state, setup, prepared, whole| {
-        is_warm = state.is_warm(live.desk.now());
-        is_unread = state.cache.is_unread();
-        lifetime = state.cache_lifetime();
-        if request.below.is_some_and(|tried| state.view().context().tokens() >= tried) {
-            is_other = true;
-            return Err(SessionError::Busy);
-        }
-        request.recall = state.offers_recall();
-        let Some(made) = loom.write_body(store, state, setup, prepared, &request, (after, whole))? else {
-            is_other = true;
-            return Err(SessionError::Busy);
-        };
-        let (cuts, script, full, grown) = (made.cuts, made.script, made.full, made.grown);
-        woven = Some((cuts, script, full, grown));
-        Ok(made.written)
-    });
-    let made = match made {
-        Ok(made) => made,
-        Err(_) if is_other => return Ok(None),
-        Err(error) => return Err(error),
+    let is_new_thread = arriving.opens.is_some();
+    let mut state = live.desk.state_for_client(after, &mut arriving)?;
+    let committed = commit_client_call(live, &mut state, &mut loom, (after, arriving), &mut request);
+    let restored = match &committed {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) | Err(_) => live.desk.restore_state(&mut state, is_new_thread),
     };
-    let Some((cuts, script, full, grown)) = woven else { return Ok(None) };
+    drop(state);
+    let Some(CommittedCall { made, body, last }) =
+        committed.map_err(|error| restored.err().unwrap_or(error))?
+    else {
+        return Ok(None);
+    };
+    let RewrittenBody { cuts, script, full, grown } = body;
     let recall = request.recall;
     if let Some(client) = request.client {
-        let held = client.caches.find(client.beginnings, client.at, lifetime);
+        let held = client.caches.find(client.beginnings, client.at, last.lifetime);
         let known = RequestCacheFacts {
             full,
             after: made.tokens,
-            of_session: loom.last_sent().filter(|_| is_warm),
+            of_session: loom.last_sent().filter(|_| last.is_warm),
             is_asked: loom.asks_for_cache(),
-            is_unread,
+            is_unread: last.is_unread,
         };
         loom.client = held.cache(held.tokens(&request.frame, full), known);
     }
@@ -856,6 +844,48 @@ pub(super) fn rewrite_request(
         left: RewriteStatus::Composed,
     };
     Ok(Some((made, RewrittenRequest { cuts, done, recall })))
+}
+
+/// A call that was rewritten from its client's request and recorded.
+struct CommittedCall {
+    made: PreparedCall,
+    body: RewrittenBody,
+    last: LastCallCache,
+}
+
+/// State of the provider's cache before a call.
+struct LastCallCache {
+    /// True if it may still hold the last request.
+    is_warm: bool,
+    is_unread: bool,
+    lifetime: Option<u64>,
+}
+
+/// Decides, writes and commits a client's call. `None` if its client has another history than the log, or if it would be
+/// too large.
+fn commit_client_call(
+    live: &CachedThread,
+    state: &mut SessionState,
+    loom: &mut RewriteState,
+    (after, arriving): (Seq, CallInput),
+    request: &mut RewriteInput<'_, '_>,
+) -> Result<Option<CommittedCall>, SessionError> {
+    let engine = &*live.desk;
+    let mut draft = CallDraft::for_client(engine, state, arriving)?;
+    let last = LastCallCache {
+        is_warm: state.is_warm(engine.now()),
+        is_unread: state.cache.is_unread(),
+        lifetime: state.cache_lifetime(),
+    };
+    if request.below.is_some_and(|tried| state.view().context().tokens() >= tried) {
+        return Ok(None);
+    }
+    request.recall = state.offers_recall();
+    let Some((written, body)) = loom.write_body(&engine.store, state, &mut draft, request, after)? else {
+        return Ok(None);
+    };
+    let made = draft.commit(engine, state, written)?;
+    Ok(Some(CommittedCall { made, body, last }))
 }
 
 /// The same request, after its provider refused it.

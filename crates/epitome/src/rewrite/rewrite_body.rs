@@ -10,7 +10,7 @@ use bytes::Bytes;
 use epitome_core::{
     Digest, Fact, Seq, ThreadId, Tokens,
     context::{ChangeCounts, Context},
-    model_view::{EpochCause, PreparationReport},
+    model_view::EpochCause,
     projection::EventLine,
 };
 use epitome_store::{SqliteStore, records::HashedText};
@@ -36,6 +36,7 @@ use crate::{
     session::{
         SessionError,
         call_input::RecallOffer,
+        next_call::CallDraft,
         setup::{RecordedRendering, SessionSetup},
         state::{SessionState, WrittenCall},
         thread_reading::parse,
@@ -124,7 +125,6 @@ struct LastRequestBody {
 #[derive(Debug)]
 pub(super) struct RewrittenBody {
     pub(super) cuts: Vec<BodySlice>,
-    pub(super) written: WrittenCall,
     /// Its record.
     pub(super) script: RewriteRecord,
     /// Tokens that the client's request would cost.
@@ -204,11 +204,11 @@ impl RewriteState {
         &mut self,
         store: &SqliteStore,
         state: &mut SessionState,
-        setup: &SessionSetup,
-        prepared: &mut PreparationReport,
+        draft: &mut CallDraft,
         request: &RewriteInput<'_, '_>,
-        (after, whole): (Seq, Tokens),
-    ) -> Result<Option<RewrittenBody>, SessionError> {
+        after: Seq,
+    ) -> Result<Option<(WrittenCall, RewrittenBody)>, SessionError> {
+        let CallDraft { setup, prepared, whole, .. } = draft;
         let RewriteInput { seen, frame, .. } = request;
         self.follow(state.view().line());
         let count = frame.units.len();
@@ -216,7 +216,7 @@ impl RewriteState {
             return Ok(None);
         }
         let context = state.view().context();
-        self.saved = (self.saved + self.ordered(state.view().line(), after) + whole).less(context.tokens());
+        self.saved = (self.saved + self.ordered(state.view().line(), after) + *whole).less(context.tokens());
         self.saved_through = state.view().line().last().map_or(after, |last| last.id.seq);
         if self.lead_changed() {
             self.saved = Tokens(0);
@@ -244,7 +244,7 @@ impl RewriteState {
         let rendering = self.rendering.get_or_insert_with(|| setup.weaving(self.plan.clone())).clone();
         let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
         let written = WrittenCall { hash, bytes, rendering, script: Some(told), pieces, prompt: None };
-        Ok(Some(RewrittenBody { cuts, written, script, full, grown }))
+        Ok(Some((written, RewrittenBody { cuts, script, full, grown })))
     }
 
     /// Reports whether the model is offered a tool by which it gets back parts that were left out: the last request's

@@ -32,9 +32,10 @@ use tracing::Instrument;
 
 use super::{
     circuit_breaker,
-    engine::{BUILT_IN_NAME, JobDetail, SessionEngine, SummariserConfig, WarmRequestMode},
+    engine::{BUILT_IN_NAME, SessionEngine, SummariserConfig, WarmRequestMode},
     error::SessionError,
     lifecycle::{AttemptFault, LifecycleEvent, NextStep},
+    summary_jobs::JobDetail,
     thread_reading::read_span,
 };
 use crate::{

@@ -10,48 +10,37 @@ use std::{
 };
 
 use epitome_core::{
-    AnnotatedEvent, Digest, Event, Fact, LoggedEvent, Seq, SessionId, ThreadId, Tokens,
-    budget::Budget,
+    Digest, Event, Fact, Seq, SessionId, ThreadId, Tokens,
     cost::CacheTerms,
     cost_planner::SummariserKind,
-    event::{Compaction, CompactionTrigger, Timestamp},
-    id::JobId,
+    event::{CompactionTrigger, Timestamp},
     inject::Hooks,
-    model_view::{EpochCause, NextCall, PreparationReport, SummaryOrder, SummaryOrigin, SummaryStatus},
+    model_view::EpochCause,
     profile::TokenPrices,
-    summary::{
-        StructuredSummary, SummaryFocus,
-        compaction::{CompactionError, CompactionSettings, CompactionSpan, FinishedSummary},
-    },
 };
 use epitome_store::{
-    EventLog, SqliteStore, StoreError, ThreadHead,
-    records::{CommitRecord, JobRow, NewCallOutcome, NewJob, SizeRefusal, SummaryRow, ThreadCommit},
+    SqliteStore, StoreError, ThreadHead,
+    records::{CommitRecord, NewCallOutcome, SizeRefusal, ThreadCommit},
 };
 use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
-use serde::{Deserialize, Serialize};
 
 use super::{
     builder::SessionExtras,
-    call_input::{CallInput, LimitTrust, WriteTiming, is_reproducible},
-    circuit_breaker,
+    call_input::{CallInput, WriteTiming},
     error::SessionError,
-    lifecycle::{LifecycleEvent, LifecycleListeners},
+    lifecycle::LifecycleListeners,
+    next_call::{CallDraft, PreparedCall},
     pending_updates::PendingUpdates,
     setup::SessionSetup,
-    state::{SessionState, SettingsDigests, WrittenCall, is_forced, refusal_text},
+    state::{SessionState, refusal_text},
 };
 use crate::{
-    compact::CompactError,
     rewrite::ForkInheritance,
-    summarise::{Summarize, SummaryInstructions, prompt::PROMPT_VERSION},
+    summarise::{Summarize, SummaryInstructions},
 };
 
 /// Number of attempts at making a request when other writers append meanwhile.
 const TRIES: usize = 16;
-
-/// Number of events from which two threads count: a first request may bring a long history.
-const MIN_EVENTS_FOR_PARALLEL_COUNT: usize = 64;
 
 /// A session without the tasks around it.
 #[derive(Debug)]
@@ -129,69 +118,6 @@ enum AppendNotice {
     Told,
     /// From the store.
     FromStore,
-}
-
-/// A call that was made ready and recorded.
-#[derive(Clone, Debug)]
-pub(crate) struct PreparedCall {
-    /// Its number in the thread's view.
-    pub(crate) call: u64,
-    /// End of the thread now.
-    pub(crate) head: Seq,
-    /// Tokens it costs by our count.
-    pub(crate) tokens: Tokens,
-    pub(crate) epoch: u64,
-    /// Cause of an epoch that began with it.
-    pub(crate) cause: Option<EpochCause>,
-    pub(crate) hash: Digest,
-    /// The compaction that was adopted with it: its trigger, and the name of its summariser.
-    pub(crate) compaction: Option<(CompactionTrigger, String)>,
-    /// Commit that is still to be written.
-    pub(crate) unwritten: Option<ThreadCommit>,
-}
-
-/// Function that writes the prepared request. It gets the tokens that everything would cost without this call's
-/// decisions.
-pub(crate) type RequestWriter<'w> = dyn FnMut(
-        &mut SessionState,
-        &SessionSetup,
-        &mut PreparationReport,
-        Tokens,
-    ) -> Result<WrittenCall, SessionError>
-    + 'w;
-
-/// A summary that is ready to be adopted.
-#[derive(Clone, Debug)]
-pub(crate) struct ReadySummary {
-    pub(crate) job: JobId,
-    /// Name of its summariser.
-    pub(crate) by: String,
-    pub(crate) finished: FinishedSummary,
-}
-
-impl ReadySummary {
-    /// The compaction that puts it in force, or the reason it does not pay.
-    pub(crate) fn compaction(&self, state: &SessionState) -> Result<Compaction, CompactionError> {
-        let caps = state.setup.calls.policy.summary.unwrap_or_default().caps;
-        let length = state.drafting(&state.budget()).length;
-        let finished = self.finished.clone().with_pins(state.view().line(), &caps);
-        finished.into_compaction(state.view().context(), length)
-    }
-}
-
-/// Data stored with a job beside its span.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct JobDetail {
-    /// Tokens of the span as it was shown.
-    pub(crate) covered: Tokens,
-    /// Limit on the length of the summary.
-    pub(crate) limit: Tokens,
-    /// Call whose request may be continued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) call: Option<u64>,
-    /// Settings of its draft.
-    pub(crate) drafting: CompactionSettings,
 }
 
 impl SessionEngine {
@@ -285,64 +211,61 @@ impl SessionEngine {
         let mut state = self.state()?;
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
-            let mut body = String::new();
-            let made =
-                self.make(&mut state, extras, CallInput::default(), &mut |state, setup, prepared, _| {
-                    let (written, rendered) = state.write(setup, prepared)?;
-                    body = rendered;
-                    Ok(written)
-                });
+            let made = self.try_next_request(&mut state, extras);
             if made.is_err() {
                 state.reload(&self.store, self.thread)?;
             }
             match made {
                 Err(SessionError::Store(error)) if error.is_conflict() => {}
-                Err(error) => return Err(error),
-                Ok(PreparedCall { call, tokens, epoch, cause, hash, .. }) => {
-                    return Ok(SessionRequest {
-                        body,
-                        call,
-                        tokens,
-                        epoch,
-                        cause,
-                        hash,
-                        made_in: Duration::ZERO,
-                    });
-                }
+                made => return made,
             }
         }
         Err(SessionError::Busy)
     }
 
-    /// Makes and records a call for a request that a client is about to send, if the thread ends where the caller
-    /// expects. On an error nothing is written.
-    pub(crate) fn prepare_client_call(
+    fn try_next_request(
+        &self,
+        state: &mut SessionState,
+        extras: &SessionExtras,
+    ) -> Result<SessionRequest, SessionError> {
+        let mut draft = CallDraft::decide(self, state, extras, CallInput::default())?;
+        let (written, body) = state.write(&draft.setup, &mut draft.prepared)?;
+        let PreparedCall { call, tokens, epoch, cause, hash, .. } = draft.commit(self, state, written)?;
+        Ok(SessionRequest { body, call, tokens, epoch, cause, hash, made_in: Duration::ZERO })
+    }
+
+    /// The state for a call of a client, if the thread ends where the caller expects.
+    pub(crate) fn state_for_client(
         &self,
         after: Seq,
-        mut arriving: CallInput,
-        write: &mut RequestWriter<'_>,
-    ) -> Result<PreparedCall, SessionError> {
+        input: &mut CallInput,
+    ) -> Result<MutexGuard<'_, SessionState>, SessionError> {
         let mut state = self.state()?;
-        let is_new = arriving.opens.is_some();
+        let is_new = input.opens.is_some();
         if !is_new && state.head.seq != after && self.hear(&mut state, after)? == AppendNotice::FromStore {
             // The other writer may have made calls, which only the store knows.
-            arriving.writing = WriteTiming::Now;
+            input.writing = WriteTiming::Now;
         }
         if state.head.seq != after {
             let (thread, head) = (self.thread, state.head);
             return Err(StoreError::Conflict { thread, after, head }.into());
         }
-        let made = self.make(&mut state, &SessionExtras::none(), arriving, write);
-        if made.is_err() {
-            if is_new {
-                let (setup, limit) = (Arc::clone(&state.setup), state.limit);
-                *state = SessionState::fresh(self.thread, setup);
-                state.limit = limit;
-            } else {
-                state.reload(&self.store, self.thread)?;
-            }
+        Ok(state)
+    }
+
+    /// Makes the state again after a call of a client that failed: nothing of it was written.
+    pub(crate) fn restore_state(
+        &self,
+        state: &mut SessionState,
+        is_new_thread: bool,
+    ) -> Result<(), SessionError> {
+        if !is_new_thread {
+            return state.reload(&self.store, self.thread);
         }
-        made
+        let (setup, limit) = (Arc::clone(&state.setup), state.limit);
+        *state = SessionState::fresh(self.thread, setup);
+        state.limit = limit;
+        Ok(())
     }
 
     /// Takes in appended events, from the inbox or else from the store. A wrong end of the thread is noticed at the
@@ -365,294 +288,6 @@ impl SessionEngine {
         }
         state.follow(&self.store, self.thread)?;
         Ok(AppendNotice::FromStore)
-    }
-
-    /// Adds content from hooks to the conversation, and returns the names of the hooks that added any.
-    fn inject(
-        &self,
-        state: &mut SessionState,
-        events: &mut Vec<AnnotatedEvent>,
-        now: Timestamp,
-    ) -> Result<Vec<String>, SessionError> {
-        let mut spoke = Vec::new();
-        for event in self.hooks.inject(state.view().line().events(), &state.setup.meter, Some(now))? {
-            if let Fact::Injected { hook, .. } = &event.fact {
-                spoke.push(hook.clone());
-            }
-            let event = AnnotatedEvent::from(event);
-            state.push(self.thread, &event);
-            events.push(event);
-        }
-        Ok(spoke)
-    }
-
-    /// Adds arriving events to the state. If they are many, a second thread derives data from each of them, beginning
-    /// at the end: each thread finds the results of the other.
-    fn take_in(&self, state: &mut SessionState, setup: &SessionSetup, events: &[AnnotatedEvent]) {
-        std::thread::scope(|scope| {
-            if events.len() >= MIN_EVENTS_FOR_PARALLEL_COUNT {
-                scope.spawn(|| {
-                    for event in events.iter().rev() {
-                        setup.meter.pieces_noted(event);
-                        event.fact_json();
-                    }
-                });
-            }
-            for event in events {
-                state.push(self.thread, event);
-            }
-        });
-    }
-
-    fn make(
-        &self,
-        state: &mut SessionState,
-        extras: &SessionExtras,
-        arriving: CallInput,
-        write: &mut RequestWriter<'_>,
-    ) -> Result<PreparedCall, SessionError> {
-        let now = self.now();
-        let after = state.head.seq;
-        let setup = Arc::clone(&state.setup);
-        let CallInput { mut events, mut records, opens, taught, writing, recall, unanswered } = arriving;
-        // A call that is made again still concerns the same question.
-        state.unanswered = unanswered.or(state.unanswered);
-        self.take_in(state, &setup, &events);
-        let injected = self.inject(state, &mut events, now)?;
-        state.offer_recall(recall);
-        let whole = state.view().context().tokens();
-        let number = state.last.map_or(0, |(number, _)| number + 1);
-        // Decisions for a call that another writer made meanwhile are not in this view.
-        records.push(CommitRecord::CallsSoFar(number));
-        let mut ready = if opens.is_some() { None } else { self.ready(state)? };
-        // A summary that no longer saves anything is cancelled, or it would be examined before every call in vain.
-        if let Some((job, Err(nothing))) = ready.as_ref().map(|ready| (ready.job, ready.compaction(state))) {
-            records.push(CommitRecord::CancelJob { job, reason: nothing.to_string() });
-            ready = None;
-        }
-        let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_requested());
-        let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
-        let ready = ready.filter(|ready| !ready.finished.trigger.is_requested());
-        let mut budget = state.budget();
-        let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
-        let first = state.first_shown();
-        let moment = moment(state, &setup, standby, now);
-        let place = (&*self.store, self.thread);
-        let mut prepared = match state.prepare(place, &setup, &budget, &moment) {
-            Err(SessionError::Request(CompactError::Refused(refusal))) if taught == LimitTrust::Doubted => {
-                state.learned = state.learned.without_refusals().ok_or(CompactError::Refused(refusal))?;
-                budget = state.budget();
-                state.prepare(place, &setup, &budget, &moment)?
-            }
-            prepared => prepared?,
-        };
-        if let Some(compaction) = &prepared.compaction {
-            if let (SummaryOrigin::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact)
-            {
-                self.listeners.built_in((self.session, self.thread), made, first, &setup.meter);
-            }
-            events.push(compaction.event.clone().into());
-            state.head = ThreadHead { seq: compaction.id.seq, link: compaction.link };
-            if let (SummaryOrigin::Ready, Some(ready)) = (prepared.author, &ready) {
-                records.push(CommitRecord::Adopted { job: ready.job, compaction: compaction.id.seq });
-            }
-        }
-        for event in self.events_after_compaction(state, extras, budget.ceiling(), now) {
-            let event = AnnotatedEvent::from(event);
-            state.push(self.thread, &event);
-            events.push(event);
-        }
-        let written = write(state, &setup, &mut prepared, whole)?;
-        records.extend(state.contents(&setup, &written));
-        let call = state.record(&setup, &prepared, written, &injected, now);
-        let (hash, tokens, named) = (call.hash, call.estimated, SettingsDigests::by(&call));
-        records.push(CommitRecord::Call(call));
-        let aimed = state.view().summary_budget(&setup.calls.policy, &budget, &moment);
-        if prepared.wish == SummaryOrder::Summary
-            && let Some((marker, job)) =
-                self.order(state, &aimed, CompactionTrigger::Threshold, None, Some(number), now)?
-        {
-            let marker = AnnotatedEvent::from(marker);
-            state.push(self.thread, &marker);
-            events.push(marker);
-            records.push(CommitRecord::Job(job));
-        }
-        let only_grows = matches!(prepared.cause, None | Some(EpochCause::First));
-        let commit = ThreadCommit { thread: self.thread, after, events, records, opens };
-        let unwritten = if writing == WriteTiming::MayWait && only_grows && is_reproducible(&commit) {
-            Some(commit)
-        } else {
-            self.store.commit(commit)?;
-            None
-        };
-        state.last = Some((number, tokens));
-        state.named = Some(named);
-        let mut adopted = None;
-        if let Some((compaction, by)) = asked {
-            adopted = self.adopted(&compaction, Some(by));
-        }
-        if let Some(compaction) = &prepared.compaction {
-            let by = ready.filter(|_| prepared.author == SummaryOrigin::Ready).map(|ready| ready.by);
-            adopted = self.adopted(compaction, by);
-        }
-        let standing = state.view().context().summary().map(|summary| summary.id.seq);
-        if let Some(calls) = state.note_compacted_call(number, standing, is_forced(&prepared)) {
-            self.listeners.report(self.session, LifecycleEvent::Thrashing { thread: self.thread, calls });
-        }
-        state.calls.view_mut().forget();
-        let epoch = state.view().epoch().number;
-        let (call, head, cause, compaction) = (number, state.head.seq, prepared.cause, adopted);
-        Ok(PreparedCall { call, head, tokens, epoch, cause, hash, compaction, unwritten })
-    }
-
-    /// Puts a requested summary in force, even if it does not pay.
-    fn adopt_asked(
-        &self,
-        state: &mut SessionState,
-        ready: &ReadySummary,
-        now: Timestamp,
-        events: &mut Vec<AnnotatedEvent>,
-        records: &mut Vec<CommitRecord>,
-    ) -> Option<(Arc<LoggedEvent>, String)> {
-        let compaction = ready.compaction(state).ok()?;
-        let event = AnnotatedEvent::from(Event::from_fact(Fact::Compacted(compaction), Some(now)));
-        state.push(self.thread, &event);
-        events.push(event);
-        records.push(CommitRecord::Adopted { job: ready.job, compaction: state.head.seq });
-        Some((Arc::clone(state.view().line().last()?), ready.by.clone()))
-    }
-
-    /// Reports a compaction to listeners; returns its trigger, and the name of its summariser.
-    fn adopted(&self, logged: &LoggedEvent, by: Option<String>) -> Option<(CompactionTrigger, String)> {
-        let Fact::Compacted(compaction) = &logged.event.fact else { return None };
-        let by = by.unwrap_or_else(|| BUILT_IN_NAME.to_owned());
-        let made = Some((compaction.trigger, by.clone()));
-        self.listeners.report(
-            self.session,
-            LifecycleEvent::Adopted {
-                thread: self.thread,
-                compaction: logged.id.seq,
-                by,
-                trigger: compaction.trigger,
-                tokens_before: compaction.tokens_before,
-                tokens_after: compaction.tokens_after,
-            },
-        );
-        made
-    }
-
-    /// The ready summary that fits the state, if there is one. A ready one that does not fit is cancelled.
-    pub(crate) fn ready(&self, state: &SessionState) -> Result<Option<ReadySummary>, SessionError> {
-        if !state.may_have_jobs {
-            return Ok(None);
-        }
-        let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
-        match fits(&self.store, state, &job, &summary)? {
-            Ok(finished) => Ok(Some(ReadySummary { job: job.job.id, by: summary.summary.author, finished })),
-            Err(why) => {
-                let cancel = CommitRecord::CancelJob { job: job.job.id, reason: why.to_owned() };
-                let after = self.store.head(self.thread)?.seq;
-                self.store.commit(ThreadCommit::new(self.thread, after, Vec::new(), vec![cancel]))?;
-                Ok(None)
-            }
-        }
-    }
-
-    fn standby<'a>(
-        &'a self,
-        state: &SessionState,
-        ready: Option<&'a FinishedSummary>,
-        now: Timestamp,
-    ) -> Result<SummaryStatus<'a>, SessionError> {
-        if state.thrash.delays_compaction(state.last.map_or(0, |(number, _)| number + 1)) {
-            return Ok(SummaryStatus::Thrashing);
-        }
-        if let Some(finished) = ready {
-            return Ok(SummaryStatus::Ready(finished));
-        }
-        let Some(maker) = &self.maker else { return Ok(SummaryStatus::BuiltIn) };
-        let by = maker.kind();
-        if self.store.running_job(self.thread)?.is_some() {
-            return Ok(SummaryStatus::Running(by));
-        }
-        if circuit_breaker::is_open(&self.store, &*maker.summariser, self.thread, now)? {
-            return Ok(SummaryStatus::BuiltIn);
-        }
-        Ok(SummaryStatus::Possible(by))
-    }
-
-    /// The marker and the job by which a span is summarised; `None` if that span was tried before. A person who asks
-    /// for it again, because it was undone or cancelled, gets it again.
-    pub(crate) fn order(
-        &self,
-        state: &SessionState,
-        budget: &Budget,
-        trigger: CompactionTrigger,
-        focus: Option<String>,
-        call: Option<u64>,
-        now: Timestamp,
-    ) -> Result<Option<(Event, NewJob)>, SessionError> {
-        let drafting = state.drafting(budget);
-        let attended = focus.as_deref().and_then(SummaryFocus::new);
-        let (context, line) = (state.view().context(), state.view().line());
-        let Ok(cutting) = drafting.cut(attended.as_ref(), context, line) else { return Ok(None) };
-        let drafting = CompactionSettings { caps: cutting.caps, ..drafting };
-        let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
-        let known = self.store.jobs(Some(self.thread))?;
-        let is_known = |key: &str| known.iter().any(|known| known.job.key == key);
-        if is_known(&job.key) {
-            if trigger != CompactionTrigger::Manual {
-                return Ok(None);
-            }
-            let mut times = (2_u64..).map(|time| format!("time {time}: {}", job.key));
-            job.key = times.find(|key| !is_known(key)).unwrap_or_default();
-            job.id = JobId::derived(&[&self.thread.to_string(), &job.key]);
-        }
-        let marker = Event::from_fact(Fact::CompactionRequested { trigger, focus }, Some(now));
-        Ok(Some((marker, job)))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a job is all of this, and is made in one place")]
-    fn job(
-        &self,
-        state: &SessionState,
-        cutting: &CompactionSpan,
-        drafting: CompactionSettings,
-        trigger: CompactionTrigger,
-        focus: Option<String>,
-        call: Option<u64>,
-        now: Timestamp,
-    ) -> Result<NewJob, SessionError> {
-        let through = cutting.first_kept.previous();
-        let by = self.maker.as_ref().map_or(BUILT_IN_NAME, |maker| maker.summariser_for(trigger).name());
-        let base = cutting.standing.map_or_else(|| "none".to_owned(), |base| base.to_string());
-        let focused = focus.as_deref().unwrap_or_default();
-        let key =
-            format!("{}-{through} on {base} by {by}, prompt {}: {focused}", cutting.first, *PROMPT_VERSION);
-        let thread = self.thread.to_string();
-        let page = self.store.read(self.thread, through, 1)?;
-        let link = page.first().map_or(state.head.link.raw, |logged| logged.link.raw);
-        let detail = JobDetail {
-            covered: cutting.covered,
-            limit: drafting.length.of(cutting.covered),
-            call,
-            drafting,
-        };
-        Ok(NewJob {
-            id: JobId::derived(&[&thread, &key]),
-            thread: self.thread,
-            key,
-            marker: state.head.seq.next(),
-            first: cutting.first,
-            through,
-            first_kept: Some(cutting.first_kept),
-            base: cutting.standing,
-            link,
-            trigger,
-            focus,
-            detail: serde_json::to_string(&detail).expect("numbers"),
-            created: now,
-        })
     }
 
     /// Notes that the last request was answered.
@@ -750,51 +385,10 @@ impl SummariserConfig {
         }
     }
 
-    fn kind(&self) -> SummariserKind<'_> {
+    pub(super) fn kind(&self) -> SummariserKind<'_> {
         match self.warm {
             WarmRequestMode::IfCheaper => SummariserKind::Session,
             WarmRequestMode::Never => SummariserKind::Other(&self.prices),
         }
-    }
-}
-
-/// The summary of a job in the form in which it would be adopted now, or the reason it cannot be.
-fn fits(
-    store: &SqliteStore,
-    state: &SessionState,
-    job: &JobRow,
-    summary: &SummaryRow,
-) -> Result<Result<FinishedSummary, &'static str>, SessionError> {
-    let standing = state.view().context().standing();
-    if standing != job.job.base {
-        return Ok(Err("another compaction was adopted or undone since"));
-    }
-    let page = store.read(job.job.thread, job.job.through, 1)?;
-    if page.first().map(|logged| logged.link.raw) != Some(job.job.link) {
-        return Ok(Err("the history before it is not what it was"));
-    }
-    let Ok(brief) = serde_json::from_str::<StructuredSummary>(&summary.summary.brief) else {
-        return Ok(Err("its items cannot be read"));
-    };
-    let first_kept = job.job.first_kept.unwrap_or(job.job.through.next());
-    Ok(Ok(FinishedSummary { first: job.job.first, first_kept, brief, trigger: job.job.trigger }))
-}
-
-/// Circumstances of the next call: its time, model and summary.
-fn moment<'m>(
-    state: &SessionState,
-    setup: &'m SessionSetup,
-    standby: SummaryStatus<'m>,
-    now: Timestamp,
-) -> NextCall<'m> {
-    NextCall {
-        now: Some(now),
-        model: Some(&setup.model),
-        terms: setup.calls.terms.as_ref(),
-        standby,
-        cache: state.cache,
-        unanswered: state.unanswered,
-        // A client that knows a focus requests a compaction of its own.
-        focus: None,
     }
 }

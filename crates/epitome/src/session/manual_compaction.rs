@@ -20,6 +20,7 @@ use super::{
     error::SessionError,
     lifecycle::LifecycleEvent,
     state::SessionState,
+    summary_jobs,
     thread_reading::read_line,
 };
 use crate::lineage::{self, ForkDraftSettings};
@@ -28,7 +29,7 @@ use crate::lineage::{self, ForkDraftSettings};
 pub(super) fn is_under_way(desk: &SessionEngine) -> Result<bool, SessionError> {
     let mut state = desk.state()?;
     state.catch_up(&desk.store, desk.thread)?;
-    Ok(desk.store.running_job(desk.thread)?.is_some() || desk.ready(&state)?.is_some())
+    Ok(desk.store.running_job(desk.thread)?.is_some() || summary_jobs::ready(desk, &state)?.is_some())
 }
 
 /// Orders the summary of a span: marker and job. One that is being made already, or is ready, is used if it fits.
@@ -61,7 +62,7 @@ pub(crate) fn order(
             let reason = reason.to_owned();
             records.push(CommitRecord::CancelJob { job: running.job.id, reason });
         }
-        if let Some(ready) = desk.ready(state)?.filter(|_| focus.is_none()) {
+        if let Some(ready) = summary_jobs::ready(desk, state)?.filter(|_| focus.is_none()) {
             job = Some(ready.job);
             return Ok((Vec::new(), Vec::new()));
         }
@@ -69,7 +70,8 @@ pub(crate) fn order(
         let drafting = state.drafting(&budget);
         let attended = focus.and_then(SummaryFocus::new);
         drafting.cut(attended.as_ref(), state.view().context(), state.view().line())?;
-        let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
+        let ordered =
+            summary_jobs::order(desk, state, &budget, trigger, focus.map(str::to_owned), None, now)?;
         let Some((marker, new)) = ordered else {
             // The very same was made before.
             return Err(CompactionError::NothingOld.into());
@@ -158,7 +160,7 @@ pub(super) fn adopt(desk: &SessionEngine, job: JobId) -> Result<Seq, SessionErro
             made = Some((compaction, None));
             return Ok((Vec::new(), Vec::new()));
         }
-        let Some(ready) = desk.ready(state)? else {
+        let Some(ready) = summary_jobs::ready(desk, state)? else {
             return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
         };
         tried = ready.job;

@@ -15,10 +15,12 @@ mod error;
 mod handover;
 pub(crate) mod lifecycle;
 pub(crate) mod manual_compaction;
+pub(crate) mod next_call;
 pub(crate) mod pending_updates;
 mod post_compaction;
 pub(crate) mod setup;
 pub(crate) mod state;
+mod summary_jobs;
 mod thrash_detector;
 pub(crate) mod thread_reading;
 
@@ -293,7 +295,7 @@ impl Session {
     /// there is nothing to write: no compaction is in force, or no folder was given.
     pub async fn write_memory_files(&self) -> Result<Option<FileWriteOutcome>, SessionError> {
         let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
-        self.at_desk(move |desk| desk.note(&folder)).await
+        self.at_desk(move |desk| post_compaction::write_notes(desk, &folder)).await
     }
 
     async fn compact_for(

@@ -36,78 +36,79 @@ fn line_about(folder: &Path) -> String {
     reference(&MemoryFiles::in_folder(folder).paths())
 }
 
-impl SessionEngine {
-    /// Events to add to the request being made, in order, as far as there is room, which there is after a compaction.
-    pub(super) fn events_after_compaction(
-        &self,
-        state: &mut SessionState,
-        extras: &SessionExtras,
-        ceiling: Tokens,
-        now: Timestamp,
-    ) -> Vec<Event> {
-        let continuing =
-            extras.auto_continue == AutoContinue::On && ends_without_a_question(state.view().context());
-        let notes = extras.memory.as_deref().and_then(|folder| self.line_about_notes(state, folder));
-        let added =
-            [notes.map(|line| (NOTES, line)), continuing.then(|| (CONTINUE, CONTINUE_MESSAGE.to_owned()))];
-        let event = |(hook, text): (&str, String)| {
-            let fact =
-                Fact::Injected { hook: hook.to_owned(), beside: None, parts: vec![ContentPart::text(text)] };
-            Event::from_fact(fact, Some(now))
-        };
-        let meter = Arc::clone(state.view().context().meter());
-        let mut size = state.view().context().tokens();
-        let fits = |added: &(&str, String)| {
-            size += meter.overhead().message + meter.text(&added.1);
-            size <= ceiling
-        };
-        added.into_iter().flatten().take_while(fits).map(event).collect()
-    }
+/// Events to add to the request being made, in order, as far as there is room, which there is after a compaction.
+pub(super) fn events(
+    engine: &SessionEngine,
+    state: &mut SessionState,
+    extras: &SessionExtras,
+    ceiling: Tokens,
+    now: Timestamp,
+) -> Vec<Event> {
+    let continuing =
+        extras.auto_continue == AutoContinue::On && ends_without_a_question(state.view().context());
+    let notes = extras.memory.as_deref().and_then(|folder| line_about_notes(engine, state, folder));
+    let added =
+        [notes.map(|line| (NOTES, line)), continuing.then(|| (CONTINUE, CONTINUE_MESSAGE.to_owned()))];
+    let event = |(hook, text): (&str, String)| {
+        let fact =
+            Fact::Injected { hook: hook.to_owned(), beside: None, parts: vec![ContentPart::text(text)] };
+        Event::from_fact(fact, Some(now))
+    };
+    let meter = Arc::clone(state.view().context().meter());
+    let mut size = state.view().context().tokens();
+    let fits = |added: &(&str, String)| {
+        size += meter.overhead().message + meter.text(&added.1);
+        size <= ceiling
+    };
+    added.into_iter().flatten().take_while(fits).map(event).collect()
+}
 
-    /// The line about the notes, if they exist and no shown message names them.
-    fn line_about_notes(&self, state: &mut SessionState, folder: &Path) -> Option<String> {
-        // A failure was reported to listeners.
-        let written = self.note_at(state, folder).ok().flatten();
-        let context = state.view().context();
-        let is_told = context.segments().iter().filter_map(|segment| segment.injection());
-        let is_told = is_told.into_iter().any(|(hook, _)| hook == NOTES);
-        (written.is_some() && !is_told).then(|| line_about(folder))
-    }
+/// The line about the notes, if they exist and no shown message names them.
+fn line_about_notes(engine: &SessionEngine, state: &mut SessionState, folder: &Path) -> Option<String> {
+    // A failure was reported to listeners.
+    let written = write_notes_of(engine, state, folder).ok().flatten();
+    let context = state.view().context();
+    let is_told = context.segments().iter().filter_map(|segment| segment.injection());
+    let is_told = is_told.into_iter().any(|(hook, _)| hook == NOTES);
+    (written.is_some() && !is_told).then(|| line_about(folder))
+}
 
-    /// Writes the summary in force to files; `None` if there is none. Listeners are told of a failure, too: the
-    /// session goes on without the notes, and they are tried again with the next request.
-    pub(super) fn note(&self, folder: &Path) -> Result<Option<FileWriteOutcome>, SessionError> {
-        let mut state = self.state()?;
-        state.catch_up(&self.store, self.thread)?;
-        self.note_at(&mut state, folder)
-    }
+/// Writes the summary in force to files; `None` if there is none. Listeners are told of a failure, too: the
+/// session goes on without the notes, and they are tried again with the next request.
+pub(super) fn write_notes(
+    engine: &SessionEngine,
+    folder: &Path,
+) -> Result<Option<FileWriteOutcome>, SessionError> {
+    let mut state = engine.state()?;
+    state.catch_up(&engine.store, engine.thread)?;
+    write_notes_of(engine, &mut state, folder)
+}
 
-    fn note_at(
-        &self,
-        state: &mut SessionState,
-        folder: &Path,
-    ) -> Result<Option<FileWriteOutcome>, SessionError> {
-        let context = state.view().context();
-        let Some((compaction, brief)) = context.summary().and_then(|event| Some((event, brief_of(event)?)))
-        else {
-            return Ok(None);
-        };
-        let place = compaction.id.seq;
-        if state.noted == Some(place) {
-            return Ok(Some(FileWriteOutcome::Unchanged));
+fn write_notes_of(
+    engine: &SessionEngine,
+    state: &mut SessionState,
+    folder: &Path,
+) -> Result<Option<FileWriteOutcome>, SessionError> {
+    let context = state.view().context();
+    let Some((compaction, brief)) = context.summary().and_then(|event| Some((event, brief_of(event)?)))
+    else {
+        return Ok(None);
+    };
+    let place = compaction.id.seq;
+    if state.noted == Some(place) {
+        return Ok(Some(FileWriteOutcome::Unchanged));
+    }
+    match MemoryFiles::in_folder(folder).write(brief, context.names()) {
+        Ok(written) => {
+            state.noted = Some(place);
+            Ok(Some(written))
         }
-        match MemoryFiles::in_folder(folder).write(brief, context.names()) {
-            Ok(written) => {
-                state.noted = Some(place);
-                Ok(Some(written))
-            }
-            Err(error) => {
-                self.listeners.report(
-                    self.session,
-                    LifecycleEvent::NotesFailed { thread: self.thread, error: error.to_string() },
-                );
-                Err(error.into())
-            }
+        Err(error) => {
+            engine.listeners.report(
+                engine.session,
+                LifecycleEvent::NotesFailed { thread: engine.thread, error: error.to_string() },
+            );
+            Err(error.into())
         }
     }
 }
