@@ -20,7 +20,7 @@ use epitome::{
         EndedExchange, ExchangeOutcome, FinishOutcome, PendingRecord, PlacementKind, RecordError,
         RequestArrival, TrafficRecorder,
     },
-    rewrite::{self, RequestDisposition, RequestOverrides, RewriteReport, RewrittenRequest},
+    rewrite::{self, RequestDisposition, RequestOverrides, RequestRewrite, RewriteReport, RewrittenRequest},
     store::SqliteStore,
     wire::{Format, caller::RequestPurpose, overflow::ContextOverflow, recall_tool::RecallCalls},
 };
@@ -450,14 +450,36 @@ impl RecordTask {
             };
             return Ok((ticket.map_err(|error| self.failed(&error))?, None));
         }
-        let Gateway { summarisers, upstreams, .. } = &*self.gateway;
-        let summariser =
-            |model: &str| summarisers.of(upstreams, (request.format, model), request.means.as_ref());
-        let (composing, wishes) = (&request.policy.composing, &request.wishes);
-        let leaves = || waiting.send_unchanged(&plain);
-        let composed = recorder.rewrite_early(&arrival, composing, wishes, &summariser, &leaves);
+        let composed = self.compose(recorder, request, &arrival, (waiting, &plain));
         let rewrite::RewriteOutcome { ticket, way } = composed.map_err(|error| self.failed(&error))?;
         Ok((ticket, Some(ComposedRequest { way: ComposeDecision::Decided(way), body: plain })))
+    }
+
+    /// Composes a request. One that is certain to go on as it came leaves before it is counted and recorded.
+    fn compose(
+        &self,
+        recorder: &TrafficRecorder,
+        request: &RecordableRequest,
+        arrival: &RequestArrival<'_>,
+        (waiting, plain): (&WaitingRequest, &Bytes),
+    ) -> Result<rewrite::RewriteOutcome, RecordError> {
+        let Gateway { summarisers, upstreams, .. } = &*self.gateway;
+        let (composing, wishes) = (&request.policy.composing, &request.wishes);
+        let mut rewrite = RequestRewrite::begin(recorder, arrival, composing, wishes)?;
+        let summariser = rewrite
+            .model()
+            .and_then(|model| summarisers.of(upstreams, (request.format, &model.0), request.means.as_ref()));
+        rewrite.set_summariser(summariser);
+        loop {
+            let decision = rewrite.decide()?;
+            if decision.may_leave() {
+                waiting.send_unchanged(plain);
+                rewrite.note_left();
+            }
+            if let Some(outcome) = rewrite.carry_out(decision)? {
+                return Ok(outcome);
+            }
+        }
     }
 
     /// Records the end of an exchange. This does not wait for the store's writes.

@@ -8,6 +8,7 @@ mod deferred_commit;
 mod exchange_record;
 mod finish;
 pub(crate) mod placement;
+mod received_request;
 mod recorder_cache;
 mod subagent_parent;
 
@@ -27,7 +28,7 @@ use epitome_store::{
 };
 use epitome_wire::{
     Format, WireError,
-    caller::{Caller, ClientProgram, RequestPurpose},
+    caller::{ClientProgram, RequestPurpose},
     incoming::{IncomingRequest, MessageMemo},
 };
 
@@ -38,9 +39,10 @@ use crate::{
 };
 
 pub use self::finish::{FinishOutcome, UnfinishedRequest};
+pub(crate) use self::received_request::{MAX_PLACE_ATTEMPTS, ReceivedRequest};
 use self::{
     deferred_commit::{DeferredCommit, RelationMark},
-    placement::{RequestPlace, RequestPlacer, ThreadKind},
+    placement::{RequestPlace, ThreadKind},
     recorder_cache::RecorderCache,
 };
 
@@ -52,9 +54,6 @@ const MAX_NAMED_ITEMS: usize = 1_024;
 
 /// Number of letters a recall returns beside the results of other calls.
 const MAX_RECALL_CHARS_BESIDE: usize = 8_000;
-
-/// Number of attempts at placing a request when other writers come first.
-pub(crate) const MAX_PLACE_ATTEMPTS: usize = 8;
 
 /// Records requests and answers.
 #[derive(Debug)]
@@ -230,12 +229,20 @@ pub enum RecordError {
     Busy,
 }
 
-/// Function that writes a request at its place; `None` if it is to be placed again.
-type PlacedRequestWriter<'t> =
-    dyn FnMut(&IncomingRequest<'_>, &Caller, RequestPlace) -> Result<Option<PendingRecord>, RecordError> + 't;
-
-/// Function that writes a request, and returns the thread's new end and the number of the call; `None` if it cannot.
-type CommitWriter<'w> = dyn FnMut(ThreadCommit) -> Result<Option<(Seq, Option<u64>)>, RecordError> + 'w;
+/// A request at its place, apart from the commit that writes it.
+#[derive(Debug)]
+pub(crate) struct PlacedRequest {
+    session: SessionId,
+    thread: ThreadId,
+    link: Digest,
+    placed: PlacementKind,
+    key: Option<String>,
+    line: ThreadKind,
+    /// Words of the user by which the session can be recognised.
+    words: Option<String>,
+    /// True if the commit changes the thread.
+    goes_on: bool,
+}
 
 impl TrafficRecorder {
     /// Records into `store`.
@@ -250,71 +257,43 @@ impl TrafficRecorder {
 
     /// Records a request: finds the thread it continues, or makes one, and appends its new messages.
     pub fn record(&self, arrival: &RequestArrival<'_>) -> Result<PendingRecord, RecordError> {
-        self.record_with(arrival, &mut |seen, caller, place| {
-            self.relay(arrival, seen, caller, place, WriteTiming::Now).map(Some)
-        })
+        self.record_at(arrival, WriteTiming::Now)
     }
 
     /// The same, but the new messages are written when it is [finished](Self::finish), together with its answer,
     /// unless they are [needed before](Self::write_deferred_before). Other requests to this recorder are placed as if
     /// they were written.
     pub fn record_deferred(&self, arrival: &RequestArrival<'_>) -> Result<PendingRecord, RecordError> {
-        self.record_with(arrival, &mut |seen, caller, place| {
-            self.relay(arrival, seen, caller, place, WriteTiming::MayWait).map(Some)
-        })
+        self.record_at(arrival, WriteTiming::MayWait)
+    }
+
+    fn record_at(
+        &self,
+        arrival: &RequestArrival<'_>,
+        writing: WriteTiming,
+    ) -> Result<PendingRecord, RecordError> {
+        let mut request = self.receive(arrival)?;
+        loop {
+            let place = request.place()?;
+            let written = self.relay(&request, place, writing).map(Some);
+            if let Some(ticket) = request.accept(written)? {
+                return Ok(ticket);
+            }
+        }
+    }
+
+    /// Reads a request that is to be recorded.
+    pub(crate) fn receive<'r, 'a>(
+        &'r self,
+        arrival: &'r RequestArrival<'a>,
+    ) -> Result<ReceivedRequest<'r, 'a>, RecordError> {
+        ReceivedRequest::read(self, arrival)
     }
 
     /// Notes that a principal's request went on without being recorded: it is unknown how much their provider's cache
     /// holds of it.
     pub fn note_unread(&self, principal: &str, at: Timestamp) {
         self.lives.clients.note_unread(principal, at);
-    }
-
-    /// Finds the place of a request and calls `take` with it; again, if another writer came first or `take` wants so.
-    pub(crate) fn record_with(
-        &self,
-        arrival: &RequestArrival<'_>,
-        take: &mut PlacedRequestWriter<'_>,
-    ) -> Result<PendingRecord, RecordError> {
-        let mut seen = IncomingRequest::read(arrival.format, arrival.body, &self.memo)?;
-        let mut caller = Caller::of(arrival.header, &seen);
-        caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
-        // Requests of one session are placed one after another: a title and the first turn come together. So are
-        // requests without an id that begin alike: each must see the result of the one before.
-        let begins = seen.units().first().map(|unit| unit.digest.to_string());
-        let session = caller.session.as_deref().or(begins.as_deref()).unwrap_or_default();
-        let _turn = self.known.lock_session(arrival.principal, session);
-        self.write_down(&self.known.marks(arrival.principal, &caller, &seen))?;
-        self.resolve(arrival.principal, &mut seen)?;
-        let mut tries = 0;
-        loop {
-            let place = RequestPlacer::new(self, arrival, &seen, &caller).place()?;
-            // Unwritten requests are not found in the store, so they are written and the search repeated.
-            if tries < MAX_PLACE_ATTEMPTS && self.write_down(&[self.known.mark_of(place.session)])? > 0 {
-                tries += 1;
-                continue;
-            }
-            let opened = place.opens.is_some().then_some((place.thread, place.link));
-            match take(&seen, &caller, place) {
-                Ok(None) if tries < MAX_PLACE_ATTEMPTS => tries += 1,
-                Ok(None) => return Err(RecordError::Busy),
-                Err(RecordError::Store(StoreError::Conflict { thread, .. }))
-                    if tries < MAX_PLACE_ATTEMPTS =>
-                {
-                    self.known.forget(thread);
-                    tries += 1;
-                    // The thread to be made exists already: this request was seen before, by this gateway or another.
-                    if let Some((thread, link)) = opened
-                        && let Some(place) = self.seen_before(thread, link)?
-                        && let Ok(Some(ticket)) = take(&seen, &caller, place)
-                    {
-                        return Ok(ticket);
-                    }
-                }
-                Ok(Some(ticket)) => return Ok(ticket),
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Has requests written that came before a time and still wait for their answers. Does not wait for the store.
@@ -396,67 +375,63 @@ impl TrafficRecorder {
     /// Writes a request at its place.
     pub(crate) fn write_at_place(
         &self,
-        arrival: &RequestArrival<'_>,
-        seen: &IncomingRequest<'_>,
-        caller: &Caller,
+        request: &ReceivedRequest<'_, '_>,
         place: RequestPlace,
     ) -> Result<PendingRecord, RecordError> {
-        let taken = self.write_at_place_with(arrival, seen, caller, place, &mut |commit| {
-            // A request that is sent again is in the log already.
-            if commit.events.is_empty() && commit.opens.is_none() {
-                return Ok(Some((commit.after, None)));
-            }
-            Ok(Some((self.store.commit(commit)?.seq, None)))
-        })?;
-        taken.ok_or(RecordError::Busy)
+        let (commit, placed) = self.commit_at_place(request, place);
+        // A request that is sent again is in the log already.
+        let head = if commit.events.is_empty() && commit.opens.is_none() {
+            commit.after
+        } else {
+            self.store.commit(commit)?.seq
+        };
+        Ok(self.note_written(request, placed, head, None))
     }
 
     /// Records a request that goes on as it came, with a call from which it can be written again: at once, or with
     /// its answer if that is allowed.
     pub(crate) fn relay(
         &self,
-        arrival: &RequestArrival<'_>,
-        seen: &IncomingRequest<'_>,
-        caller: &Caller,
+        request: &ReceivedRequest<'_, '_>,
         place: RequestPlace,
         writing: WriteTiming,
     ) -> Result<PendingRecord, RecordError> {
+        let ReceivedRequest { arrival, seen, .. } = request;
         self.lives.clients.note_relayed(arrival.principal, seen, arrival.at);
         let is_fork =
             matches!(&place.opens, Some(opens) if matches!(opens.thread.start, ThreadStart::Fork { .. }));
         if is_fork || (place.new.is_empty() && place.opens.is_none()) {
             // The shared part of a fork can be read once the fork exists. A request that is asked again is in the
             // log.
-            let mut ticket = self.write_at_place(arrival, seen, caller, place)?;
+            let mut ticket = self.write_at_place(request, place)?;
             ticket.relayed = self.relay_again(arrival, seen, ticket.thread)?;
             return Ok(ticket);
         }
         let thread = place.thread;
         let mut relayed = self.relayed_thread(thread, place.opens.as_ref())?;
-        let (mut call, mut left) = (None, None);
-        let taken = self.write_at_place_with(arrival, seen, caller, place, &mut |mut commit| {
-            if let Some(relayed) = &mut relayed {
-                let told = audited(thread, relayed.call_records(&self.store, arrival, seen, &commit))?;
-                let (number, records) = told.unzip();
-                call = number;
-                commit.records.extend(records.into_iter().flatten());
+        let (mut commit, placed) = self.commit_at_place(request, place);
+        let mut call = None;
+        if let Some(relayed) = &mut relayed {
+            let told = audited(thread, relayed.call_records(&self.store, arrival, seen, &commit))?;
+            let (number, records) = told.unzip();
+            call = number;
+            commit.records.extend(records.into_iter().flatten());
+        }
+        let head = Seq(commit.after.0 + commit.events.len() as u64);
+        let unwritten = match writing {
+            WriteTiming::Now => {
+                self.store.commit(commit).map_err(|error| as_conflict(error, thread))?;
+                None
             }
-            let head = Seq(commit.after.0 + commit.events.len() as u64);
-            match writing {
-                WriteTiming::Now => {
-                    self.store.commit(commit).map_err(|error| as_conflict(error, thread))?;
-                }
-                WriteTiming::MayWait => left = Some(commit),
-            }
-            Ok(Some((head, None)))
-        })?;
-        let mut ticket = taken.ok_or(RecordError::Busy)?;
+            WriteTiming::MayWait => Some(commit),
+        };
+        let mut ticket = self.note_written(request, placed, head, None);
         ticket.relayed = call;
         if let Some(relayed) = relayed.filter(|_| call.is_some()) {
             self.lives.note_relayed(thread, relayed);
         }
-        if let Some(commit) = left {
-            self.leave_unwritten(&mut ticket, commit, (arrival, caller, seen));
+        if let Some(commit) = unwritten {
+            self.leave_unwritten(&mut ticket, commit, request);
         }
         Ok(ticket)
     }
@@ -501,7 +476,7 @@ impl TrafficRecorder {
         &self,
         ticket: &mut PendingRecord,
         commit: ThreadCommit,
-        (arrival, caller, seen): (&RequestArrival<'_>, &Caller, &IncomingRequest<'_>),
+        ReceivedRequest { arrival, seen, caller, .. }: &ReceivedRequest<'_, '_>,
     ) {
         let mut marks = self.known.marks(arrival.principal, caller, seen);
         marks.push(self.known.mark_of(ticket.session));
@@ -511,16 +486,12 @@ impl TrafficRecorder {
         ticket.unwritten = Some(unwritten);
     }
 
-    /// As [`write_at_place`](Self::write_at_place), with a function that writes, and returns the thread's new end and the number of the
-    /// call.
-    pub(crate) fn write_at_place_with(
+    /// The commit that writes a request at its place.
+    pub(crate) fn commit_at_place(
         &self,
-        arrival: &RequestArrival<'_>,
-        seen: &IncomingRequest<'_>,
-        caller: &Caller,
+        ReceivedRequest { arrival, caller, .. }: &ReceivedRequest<'_, '_>,
         place: RequestPlace,
-        write: &mut CommitWriter<'_>,
-    ) -> Result<Option<PendingRecord>, RecordError> {
+    ) -> (ThreadCommit, PlacedRequest) {
         let RequestPlace { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
         let words = (caller.purpose == RequestPurpose::Turn)
@@ -531,9 +502,20 @@ impl TrafficRecorder {
         let records = if is_head || events.is_empty() { Vec::new() } else { vec![CommitRecord::Head] };
         let goes_on = !events.is_empty() || opens.is_some();
         let events = events.into_iter().map(AnnotatedEvent::from).collect();
-        let Some((head, call)) = write(ThreadCommit { thread, after, events, records, opens })? else {
-            return Ok(None);
-        };
+        let commit = ThreadCommit { thread, after, events, records, opens };
+        (commit, PlacedRequest { session, thread, link, placed, key, line, words, goes_on })
+    }
+
+    /// Notes that a request was written, or will be with its answer: `head` is its last event, `call` the number of its
+    /// call.
+    pub(crate) fn note_written(
+        &self,
+        ReceivedRequest { arrival, seen, caller, .. }: &ReceivedRequest<'_, '_>,
+        request: PlacedRequest,
+        head: Seq,
+        call: Option<u64>,
+    ) -> PendingRecord {
+        let PlacedRequest { session, thread, link, placed, key, line, words, goes_on } = request;
         if goes_on {
             self.known.forget(thread);
         }
@@ -568,7 +550,7 @@ impl TrafficRecorder {
             unwritten_bytes: 0,
         };
         self.known.note_waiting(&ticket);
-        Ok(Some(ticket))
+        ticket
     }
 
     /// Returns true if a model recently gave this principal this answer.

@@ -4,8 +4,6 @@
 //! hashing and indexing all of it takes tens of milliseconds. An estimate shows in one millisecond that it fits;
 //! everything else is done while the provider works.
 
-use std::cell::Cell;
-
 use epitome_core::{TokenCounter, Tokens, tokens::EstimateCounter};
 use epitome_wire::{
     Format, history_rewrite,
@@ -18,37 +16,6 @@ use crate::session::setup::{ObservedLimits, RequestLimit, SessionSetup};
 
 /// Shortest body for which this is done: shorter requests are composed too quickly for the wait to be noticed.
 const MIN_BODY_BYTES: usize = 32 << 10;
-
-/// Callback that releases a request which goes on as it came.
-pub(super) struct EarlyRelease<'r> {
-    tell: Option<&'r dyn Fn()>,
-    has_left: Cell<bool>,
-}
-
-impl<'r> EarlyRelease<'r> {
-    /// For a request that waits until it is recorded.
-    pub(super) fn never() -> Self {
-        Self { tell: None, has_left: Cell::new(false) }
-    }
-
-    /// For a request that leaves when `tell` is called.
-    pub(super) fn on_release(tell: &'r dyn Fn()) -> Self {
-        Self { tell: Some(tell), has_left: Cell::new(false) }
-    }
-
-    /// Releases the request as it came. It leaves once, however often it is placed.
-    pub(super) fn release(&self) {
-        if let Some(tell) = self.tell
-            && !self.has_left.replace(true)
-        {
-            tell();
-        }
-    }
-
-    pub(super) fn has_left(&self) -> bool {
-        self.has_left.get()
-    }
-}
 
 /// Returns true if the first request of a session is certain to go on as it came, by sizes that are quickly known.
 ///

@@ -28,6 +28,7 @@ use tokio::sync::broadcast::Receiver;
 pub use self::{
     client_cache::{ClientCache, UnknownCacheReason},
     recall_answers::RecallAnswerForm,
+    request_rewrite::{RequestRewrite, RewriteDecision},
 };
 pub(crate) use self::{
     fork_inheritance::ForkInheritance,
@@ -96,9 +97,6 @@ pub struct SessionSummariser {
     /// Reports whether the session's own request may be continued instead of sending the material to another model.
     pub warm: WarmRequestMode,
 }
-
-/// Function from a request's model to the session's summariser; `None` for the built-in one.
-pub type SummariserLookup<'s> = dyn Fn(&str) -> Option<SessionSummariser> + 's;
 
 /// Instructions for a request that its sender gives outside its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,28 +1,27 @@
 //! One request: placed, rewritten and recorded, in one commit.
 
-use std::{cell::Cell, sync::Arc};
+use std::sync::Arc;
 
 use epitome_core::{
     Event, Fact, Seq, SessionId, ThreadId, Tokens, budget::Budget, context::EventNaming,
-    event::CompactionTrigger, projection::project,
+    event::CompactionTrigger, id::ModelName, projection::project,
 };
 use epitome_store::{
     NewThread, SqliteStore, StoreError, ThreadStart,
     records::{CallRow, HeadPromotion, ThreadCommit, ThreadOpening},
 };
 use epitome_wire::{
-    caller::{Caller, RequestPurpose},
+    caller::RequestPurpose,
     incoming::{IncomingRequest, PriorHistory, RequestFrame},
     overflow::ContextOverflow,
 };
 
 use super::{
     BodySlice, ForkInheritance, RequestDisposition, RequestOverrides, RewriteOutcome, RewriteReport,
-    RewriteSettings, RewriteStatus, RewrittenRequest, SessionSummariser, SummariserLookup,
-    client_cache::{PrefixLookup, RequestCacheFacts},
+    RewriteSettings, RewriteStatus, RewrittenRequest, SessionSummariser,
+    client_cache::{PrefixLookup, RequestCacheFacts, RequestPrefixes},
     client_examples::{self, ExampleBudget},
-    compact_command,
-    early_release::{self, EarlyRelease, fits_unchanged},
+    compact_command, early_release,
     rewrite_body::{RewriteInput, RewriteState, RewrittenBody},
     thread_cache::CachedThread,
 };
@@ -30,7 +29,8 @@ use crate::{
     compact::{self, CompactError},
     holdout::HoldoutGroup,
     recorder::{
-        PendingRecord, PlacementKind, RecordError, RequestArrival, TrafficRecorder, as_conflict,
+        PendingRecord, PlacementKind, ReceivedRequest, RecordError, RequestArrival, TrafficRecorder,
+        as_conflict,
         placement::{RequestPlace, ThreadKind},
     },
     session::{
@@ -45,80 +45,20 @@ use crate::{
 };
 
 impl TrafficRecorder {
-    /// Records a request as [`record`](Self::record) does, and decides how it goes on. Does not wait for a model.
-    ///
-    /// `summarisers` selects the model that writes the session's summaries in the background; if it returns `None`,
-    /// the built-in summariser does. It is called anew with every request, because a summariser may hold something
-    /// that only the newest request has, such as a key.
+    /// Records a request as [`record`](Self::record) does, and decides how it goes on. Summaries are made by code alone.
     pub fn rewrite(
         &self,
         arrival: &RequestArrival<'_>,
         composing: &RewriteSettings,
         wishes: &RequestOverrides,
-        summarisers: &SummariserLookup<'_>,
     ) -> Result<RewriteOutcome, RecordError> {
-        self.compose_by(arrival, composing, wishes, summarisers, &EarlyRelease::never())
-    }
-
-    /// The same for a caller that cannot wait: `leaves` is called, once at most and before the request is counted and
-    /// recorded, if it is certain to go on as it came. Then it has left, whatever the later count shows: if the call
-    /// would have been a different one, that is recorded as a call that never left.
-    pub fn rewrite_early(
-        &self,
-        arrival: &RequestArrival<'_>,
-        composing: &RewriteSettings,
-        wishes: &RequestOverrides,
-        summarisers: &SummariserLookup<'_>,
-        leaves: &dyn Fn(),
-    ) -> Result<RewriteOutcome, RecordError> {
-        self.compose_by(arrival, composing, wishes, summarisers, &EarlyRelease::on_release(leaves))
-    }
-
-    fn compose_by(
-        &self,
-        arrival: &RequestArrival<'_>,
-        composing: &RewriteSettings,
-        wishes: &RequestOverrides,
-        summarisers: &SummariserLookup<'_>,
-        ahead: &EarlyRelease<'_>,
-    ) -> Result<RewriteOutcome, RecordError> {
-        let (unfit, cramped) = (Cell::new(false), Cell::new(false));
-        let mut way = None;
-        let clients = &self.lives.clients;
-        let mut ticket = self.record_with(arrival, &mut |seen, caller, place| {
-            let beginnings = clients.beginnings(arrival.principal, seen);
-            let summariser = seen.model().and_then(|model| summarisers(&model.0));
-            let composition = RequestRewrite {
-                recorder: self,
-                arrival,
-                composing,
-                wishes,
-                summariser: summariser.as_ref(),
-                seen,
-                caller,
-                client: PrefixLookup { caches: clients, beginnings: &beginnings, at: arrival.at },
-                unfit: &unfit,
-                cramped: &cramped,
-                ahead,
-            };
-            let taken = composition.take(place)?;
-            // A request that goes on as it came is noted at the point where it is recorded.
-            if let Some((_, RequestDisposition::Forward(outgoing))) = &taken
-                && outgoing.done.left == RewriteStatus::Composed
-            {
-                clients.note_sent(&beginnings, arrival.at, outgoing.done.before == outgoing.done.after);
+        let mut rewrite = RequestRewrite::begin(self, arrival, composing, wishes)?;
+        loop {
+            let decision = rewrite.decide()?;
+            if let Some(outcome) = rewrite.carry_out(decision)? {
+                return Ok(outcome);
             }
-            Ok(taken.map(|(ticket, taken)| {
-                way = Some(taken);
-                ticket
-            }))
-        })?;
-        let mut way = way.unwrap_or_else(|| as_it_came(arrival.body, RewriteStatus::Unfit));
-        if ahead.has_left() && !early_release::is_unchanged(&way, arrival.body) {
-            self.note_call_not_sent(&mut ticket, arrival.at)?;
-            way = as_it_came(arrival.body, RewriteStatus::Ahead);
         }
-        Ok(RewriteOutcome { ticket, way })
     }
 
     /// Makes a composed request smaller after its provider refused it as too long. `None` if that is impossible.
@@ -209,64 +149,190 @@ impl TrafficRecorder {
     }
 }
 
-/// One request while it is composed.
-struct RequestRewrite<'r, 'a, 'b> {
+/// One request while it is rewritten: it is [decided](Self::decide) how it goes on, and that is [done](Self::carry_out) and
+/// recorded; once more if another writer came first.
+pub struct RequestRewrite<'r, 'b> {
     recorder: &'r TrafficRecorder,
-    arrival: &'r RequestArrival<'a>,
     composing: &'r RewriteSettings,
     wishes: &'r RequestOverrides,
-    summariser: Option<&'r SessionSummariser>,
-    seen: &'r IncomingRequest<'b>,
-    caller: &'r Caller,
-    client: PrefixLookup<'r>,
+    request: ReceivedRequest<'r, 'b>,
+    /// Beginnings of the client's history, by which its earlier requests are found.
+    beginnings: RequestPrefixes,
+    summariser: Option<SessionSummariser>,
     /// True once composing has failed for good.
-    unfit: &'r Cell<bool>,
+    is_unfit: bool,
     /// True once there was no room for its examples.
-    cramped: &'r Cell<bool>,
-    /// Callback for a request that leaves before it is counted.
-    ahead: &'r EarlyRelease<'r>,
+    is_cramped: bool,
+    /// True if it was sent as it came before it was counted.
+    has_left: bool,
 }
 
-impl<'b> RequestRewrite<'_, '_, 'b> {
-    /// Records the request at its place, and decides how it goes on. `None` if it is to be placed again.
-    fn take(&self, place: RequestPlace) -> Result<Option<(PendingRecord, RequestDisposition)>, RecordError> {
-        let frame = match (self.left(&place), self.seen.frame()) {
-            (RewriteStatus::Composed, Some(frame)) => frame,
-            (RewriteStatus::Composed, None) => return self.pass(place, RewriteStatus::Unfit).map(Some),
-            (left, _) => return self.pass(place, left).map(Some),
-        };
-        let Some((setup, limit)) = self.setup() else {
-            return self.pass(place, RewriteStatus::Unfit).map(Some);
-        };
-        let mut place = self.beside_its_answer(place)?;
-        let leaves = place.placed == PlacementKind::Began
-            && !self.cramped.get()
-            && self.command().is_none()
-            && fits_unchanged(self.seen, &frame, self.composing, &setup, limit);
-        // From here on the work grows with the new events, and all of a first request is new.
-        if leaves {
-            self.ahead.release();
-        } else if self.cramped.get() {
-            place = self.without_examples(place)?;
-        } else if place.placed == PlacementKind::Began {
-            let room = example_room(&setup, &setup.budget_within(limit, ObservedLimits::default()));
-            if room.is_exceeded(&place.new) {
-                let asked = client_examples::question_tokens(&place.new, &setup.meter);
-                client_examples::convert_to_instructions(&mut place.new, ExampleBudget { asked, ..room });
+/// Decision on a request at its place.
+pub struct RewriteDecision<'b> {
+    place: RequestPlace,
+    plan: DispositionPlan<'b>,
+    may_leave: bool,
+}
+
+/// Way in which a request goes on.
+enum DispositionPlan<'b> {
+    /// As it came, for this reason.
+    Relay(RewriteStatus),
+    /// Not at all: its session is compacted, with this focus.
+    Compact(CallTarget, String),
+    /// Composed, in a fork that is made first.
+    Fork(CallTarget, RequestFrame<'b>),
+    /// Composed.
+    Compose(CallTarget, RequestFrame<'b>),
+}
+
+/// Settings of a request's call, and its own limit.
+#[derive(Clone)]
+struct CallTarget {
+    setup: Arc<SessionSetup>,
+    limit: RequestLimit,
+}
+
+impl CallTarget {
+    /// Room of a request of which nothing is known yet.
+    fn budget(&self) -> Budget {
+        self.setup.budget_within(self.limit, ObservedLimits::default())
+    }
+}
+
+impl RewriteDecision<'_> {
+    /// Returns true if the request is certain to go on as it came, though it is neither counted nor recorded yet. A sender
+    /// that cannot wait may send it now, and [says so](RequestRewrite::note_left).
+    pub fn may_leave(&self) -> bool {
+        self.may_leave
+    }
+}
+
+/// A request that was recorded, and its disposition.
+type RecordedDisposition = (PendingRecord, RequestDisposition);
+
+impl<'r, 'b> RequestRewrite<'r, 'b> {
+    /// Reads a request that is to be rewritten.
+    pub fn begin(
+        recorder: &'r TrafficRecorder,
+        arrival: &'r RequestArrival<'b>,
+        composing: &'r RewriteSettings,
+        wishes: &'r RequestOverrides,
+    ) -> Result<Self, RecordError> {
+        let request = recorder.receive(arrival)?;
+        let beginnings = recorder.lives.clients.beginnings(arrival.principal, &request.seen);
+        Ok(Self {
+            recorder,
+            composing,
+            wishes,
+            request,
+            beginnings,
+            summariser: None,
+            is_unfit: false,
+            is_cramped: false,
+            has_left: false,
+        })
+    }
+
+    /// Model that the request asks.
+    pub fn model(&self) -> Option<ModelName> {
+        self.request.seen.model()
+    }
+
+    /// Sets the model that writes the session's summaries in the background. It is set anew with every request, because a
+    /// summariser may hold something that only the newest request has, such as a key.
+    pub fn set_summariser(&mut self, summariser: Option<SessionSummariser>) {
+        self.summariser = summariser;
+    }
+
+    /// Notes that the request was sent as it came. Whatever the later count shows, it has left: if the call would have been a
+    /// different one, that is recorded as a call that never left.
+    pub fn note_left(&mut self) {
+        self.has_left = true;
+    }
+
+    /// Finds the place of the request, and decides how it goes on from there.
+    pub fn decide(&mut self) -> Result<RewriteDecision<'b>, RecordError> {
+        loop {
+            let place = self.request.place()?;
+            let decided = self.decide_at(place).map_err(RecordError::from).map(Some);
+            if let Some(decision) = self.request.accept(decided)? {
+                return Ok(decision);
             }
         }
-        if let Some(focus) = self.command() {
-            return self.compact(place, (&setup, limit), &focus).map(Some);
+    }
+
+    fn decide_at(&mut self, place: RequestPlace) -> Result<RewriteDecision<'b>, StoreError> {
+        let relayed = |place, status| {
+            Ok(RewriteDecision { place, plan: DispositionPlan::Relay(status), may_leave: false })
+        };
+        let frame = match (self.status_at(&place), self.request.seen.frame()) {
+            (RewriteStatus::Composed, Some(frame)) => frame,
+            (RewriteStatus::Composed, None) => return relayed(place, RewriteStatus::Unfit),
+            (status, _) => return relayed(place, status),
+        };
+        let Some(target) = self.target() else { return relayed(place, RewriteStatus::Unfit) };
+        let mut place = self.beside_its_answer(place)?;
+        let command = self.command();
+        let is_first = place.placed == PlacementKind::Began;
+        let mut may_leave =
+            is_first && !self.is_cramped && command.is_none() && self.fits_unchanged(&frame, &target);
+        // From here on the work grows with the new events, and all of a first request is new.
+        if !may_leave && self.is_cramped {
+            place = self.without_examples(place)?;
+        } else if !may_leave && is_first {
+            protect_examples(&mut place.new, &target);
         }
         let is_fork =
             matches!(&place.opens, Some(opens) if matches!(opens.thread.start, ThreadStart::Fork { .. }));
-        if is_fork {
-            return self.fork(place, (&setup, limit), frame);
+        let plan = match command {
+            Some(focus) => DispositionPlan::Compact(target, focus),
+            None if is_fork => DispositionPlan::Fork(target, frame),
+            None => {
+                let is_other_first = place.opens.is_some() && !is_first;
+                may_leave |= is_other_first && self.fits_unchanged(&frame, &target);
+                DispositionPlan::Compose(target, frame)
+            }
+        };
+        Ok(RewriteDecision { place, plan, may_leave: may_leave && !self.has_left })
+    }
+
+    /// Records the request as decided. `None` if it is to be decided again.
+    pub fn carry_out(
+        &mut self,
+        decision: RewriteDecision<'b>,
+    ) -> Result<Option<RewriteOutcome>, RecordError> {
+        let RewriteDecision { place, plan, .. } = decision;
+        let recorded = match plan {
+            DispositionPlan::Relay(status) => self.pass(place, status).map(Some),
+            DispositionPlan::Compact(target, focus) => self.compact(place, &target, &focus).map(Some),
+            DispositionPlan::Fork(target, frame) => self.fork(place, &target, frame),
+            DispositionPlan::Compose(target, frame) => self.compose(place, target, frame),
+        };
+        let Some((mut ticket, mut way)) = self.request.accept(recorded)? else { return Ok(None) };
+        let arrival = self.request.arrival;
+        // A request that goes on as it came is noted at the point where it is recorded.
+        if let RequestDisposition::Forward(outgoing) = &way
+            && outgoing.done.left == RewriteStatus::Composed
+        {
+            let is_whole = outgoing.done.before == outgoing.done.after;
+            self.recorder.lives.clients.note_sent(&self.beginnings, arrival.at, is_whole);
         }
-        let is_other_first = place.opens.is_some() && place.placed != PlacementKind::Began;
-        if is_other_first && fits_unchanged(self.seen, &frame, self.composing, &setup, limit) {
-            self.ahead.release();
+        if self.has_left && !early_release::is_unchanged(&way, arrival.body) {
+            self.recorder.note_call_not_sent(&mut ticket, arrival.at)?;
+            way = as_it_came(arrival.body, RewriteStatus::Ahead);
         }
+        Ok(Some(RewriteOutcome { ticket, way }))
+    }
+
+    /// Composes the request from its thread's cached state, and records it with its call.
+    fn compose(
+        &mut self,
+        place: RequestPlace,
+        target: CallTarget,
+        frame: RequestFrame<'b>,
+    ) -> Result<Option<RecordedDisposition>, RecordError> {
+        let CallTarget { setup, limit } = target;
         let (session, thread) = (place.session, place.thread);
         let live = match (&place.opens, self.recorder.lives.get(thread)) {
             (Some(_), _) => Arc::new(self.fresh((session, thread), setup)),
@@ -280,53 +346,35 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
             return self.give_up(thread, error);
         }
         let unanswered = self.unanswered(&place);
-        match self.is_cramped(&live, &place.new, place.after, unanswered) {
+        match self.find_cramped(&live, &place.new, place.after, unanswered) {
             Ok(false) => {}
             Ok(true) => return Ok(None),
             Err(error) => return self.give_up(thread, error),
         }
         match self.with_examples(&live, &place) {
             Ok(None) => {}
-            Ok(Some(place)) => return self.fork(place, (&live.setup(), limit), frame),
+            Ok(Some(place)) => {
+                let target = CallTarget { setup: live.setup(), limit };
+                return self.fork(place, &target, frame);
+            }
             Err(error) => return self.give_up(thread, error),
         }
-        live.summarise_with(self.summariser);
-        let mut outgoing = None;
-        let mut unwritten = None;
-        let mut frame = Some(frame);
-        let mut failed = None;
+        live.summarise_with(self.summariser.as_ref());
+        let (commit, placed) = self.recorder.commit_at_place(&self.request, place);
+        let ThreadCommit { after, events, records, opens, .. } = commit;
         let writing = if self.composing.with_answers { WriteTiming::MayWait } else { WriteTiming::Now };
-        let taken = self.recorder.write_at_place_with(
-            self.arrival,
-            self.seen,
-            self.caller,
-            place,
-            &mut |commit| {
-                let ThreadCommit { after, events, records, opens, .. } = commit;
-                let Some(frame) = frame.take() else { return Ok(None) };
-                let taught = LimitTrust::Doubted;
-                let arriving =
-                    CallInput { events, records, opens, taught, writing, unanswered, ..CallInput::default() };
-                match rewrite_request(&live, (after, arriving), self.request(frame)) {
-                    Ok(Some((made, way))) => {
-                        outgoing = Some(way);
-                        unwritten = made.unwritten;
-                        Ok(Some((made.head, Some(made.call))))
-                    }
-                    Ok(None) => Ok(None),
-                    Err(error) => {
-                        failed = Some(error);
-                        Ok(None)
-                    }
-                }
-            },
-        )?;
-        match (taken, outgoing) {
-            (Some(mut ticket), Some(outgoing)) => {
-                self.keep(&mut ticket, &live, unwritten);
+        let taught = LimitTrust::Doubted;
+        let arriving =
+            CallInput { events, records, opens, taught, writing, unanswered, ..CallInput::default() };
+        match rewrite_request(&live, (after, arriving), self.input(frame)) {
+            Ok(Some((made, outgoing))) => {
+                let mut ticket =
+                    self.recorder.note_written(&self.request, placed, made.head, Some(made.call));
+                self.keep(&mut ticket, &live, made.unwritten);
                 Ok(Some((ticket, RequestDisposition::Forward(outgoing))))
             }
-            _ => self.give_up(thread, failed.unwrap_or(SessionError::Busy)),
+            Ok(None) => self.give_up(thread, SessionError::Busy),
+            Err(error) => self.give_up(thread, error),
         }
     }
 
@@ -335,43 +383,49 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         self.recorder.lives.put(ticket.thread, live);
         ticket.live = Some(Arc::clone(live));
         if let Some(commit) = unwritten {
-            self.recorder.leave_unwritten(ticket, commit, (self.arrival, self.caller, self.seen));
+            self.recorder.leave_unwritten(ticket, commit, &self.request);
         }
         live.work();
     }
 
-    fn request(&self, frame: RequestFrame<'b>) -> RewriteInput<'_, 'b> {
-        let is_turn = self.caller.purpose == RequestPurpose::Turn;
+    fn input(&self, frame: RequestFrame<'b>) -> RewriteInput<'_, 'b> {
+        let ReceivedRequest { arrival, seen, caller, .. } = &self.request;
+        let is_turn = caller.purpose == RequestPurpose::Turn;
         // A request for a summary that gives no tools may go to an endpoint that accepts none, and wants none called.
-        let takes_tools = is_turn || self.seen.has_tools();
+        let takes_tools = is_turn || seen.has_tools();
         let recall = self.composing.recall && is_turn;
         RewriteInput {
-            seen: self.seen,
-            shared: self.arrival.shared,
+            seen,
+            shared: arrival.shared,
             frame,
             unsent: None,
             recall,
             takes_tools,
             below: None,
-            client: Some(self.client),
+            client: Some(PrefixLookup {
+                caches: &self.recorder.lives.clients,
+                beginnings: &self.beginnings,
+                at: arrival.at,
+            }),
         }
     }
 
     /// Reports whether a policy is to be in charge of the request, or the reason it is not.
-    fn left(&self, place: &RequestPlace) -> RewriteStatus {
-        if self.caller.purpose == RequestPurpose::Title {
+    fn status_at(&self, place: &RequestPlace) -> RewriteStatus {
+        let ReceivedRequest { seen, caller, .. } = &self.request;
+        if caller.purpose == RequestPurpose::Title {
             RewriteStatus::Aside
-        } else if self.seen.follows() != PriorHistory::Nothing {
+        } else if seen.follows() != PriorHistory::Nothing {
             RewriteStatus::Remote
-        } else if self.seen.manages_context() {
+        } else if seen.manages_context() {
             RewriteStatus::Managed
         } else if HoldoutGroup::of(place.session, self.composing.holdout) == HoldoutGroup::HeldOut {
             RewriteStatus::HeldOut
-        } else if self.unfit.get() {
+        } else if self.is_unfit {
             RewriteStatus::Unfit
-        } else if self.caller.purpose == RequestPurpose::Compaction && self.fits_its_provider() {
+        } else if caller.purpose == RequestPurpose::Compaction && self.fits_its_provider() {
             RewriteStatus::OwnSummary
-        } else if self.seen.first_violation().is_some() {
+        } else if seen.first_violation().is_some() {
             RewriteStatus::Illegal
         } else {
             RewriteStatus::Composed
@@ -380,26 +434,32 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
 
     /// The setup for the request, and its own limit. A client's own summary has its provider's window: a smaller one
     /// that a user set is for the conversation.
-    fn setup(&self) -> Option<(Arc<SessionSetup>, RequestLimit)> {
-        let model = self.seen.model()?;
-        let answer = self.seen.answer_limit().map(Tokens);
-        let setup = self.recorder.lives.setup(self.seen.format(), &model.0, self.composing);
-        let is_known = setup.profile.is_some() && self.caller.purpose == RequestPurpose::Compaction;
+    fn target(&self) -> Option<CallTarget> {
+        let ReceivedRequest { seen, caller, .. } = &self.request;
+        let model = seen.model()?;
+        let answer = seen.answer_limit().map(Tokens);
+        let setup = self.recorder.lives.setup(seen.format(), &model.0, self.composing);
+        let is_known = setup.profile.is_some() && caller.purpose == RequestPurpose::Compaction;
         let window = self.wishes.window.or(self.composing.window).filter(|_| !is_known);
         let limit = setup.limit_of(window, answer);
-        Some((setup, limit))
+        Some(CallTarget { setup, limit })
+    }
+
+    /// Returns true if the first request of a thread is certain to go on as it came.
+    fn fits_unchanged(&self, frame: &RequestFrame<'_>, target: &CallTarget) -> bool {
+        early_release::fits_unchanged(&self.request.seen, frame, self.composing, &target.setup, target.limit)
     }
 
     /// Returns true if the provider's window holds the request as the client sent it.
     fn fits_its_provider(&self) -> bool {
-        let Some((setup, limit)) = self.setup() else { return true };
-        let ceiling = setup.budget_within(limit, ObservedLimits::default()).ceiling();
+        let Some(target) = self.target() else { return true };
+        let (seen, ceiling) = (&self.request.seen, target.budget().ceiling());
         // No token is shorter than a byte.
-        if self.seen.body().len() as u64 <= ceiling.0 {
+        if seen.body().len() as u64 <= ceiling.0 {
             return true;
         }
-        let line = compact::line(self.seen.opening().into_iter().chain(self.seen.events(0)));
-        project(&line, Arc::clone(&setup.meter), EventNaming::Messages).tokens() <= ceiling
+        let line = compact::line(seen.opening().into_iter().chain(seen.events(0)));
+        project(&line, Arc::clone(&target.setup.meter), EventNaming::Messages).tokens() <= ceiling
     }
 
     /// Records the request, which goes on as it came, unless it is a command to the gateway.
@@ -408,19 +468,19 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         place: RequestPlace,
         left: RewriteStatus,
     ) -> Result<(PendingRecord, RequestDisposition), RecordError> {
-        let (arrival, seen, caller) = (self.arrival, self.seen, self.caller);
         if self.command().is_some() {
-            let ticket = self.recorder.write_at_place(arrival, seen, caller, place)?;
+            let ticket = self.recorder.write_at_place(&self.request, place)?;
             return Ok((ticket, answer(compact_command::refusal_text(left))));
         }
-        let ticket = self.recorder.relay(arrival, seen, caller, place, WriteTiming::Now)?;
+        let ticket = self.recorder.relay(&self.request, place, WriteTiming::Now)?;
         Ok((ticket, self.as_it_came(left)))
     }
 
     /// The request as it came. If it is illegal, the header and the log name the fault and its place.
     fn as_it_came(&self, left: RewriteStatus) -> RequestDisposition {
-        let way = as_it_came(self.arrival.body, left);
-        match (way, self.seen.first_violation().filter(|_| left == RewriteStatus::Illegal)) {
+        let ReceivedRequest { arrival, seen, .. } = &self.request;
+        let way = as_it_came(arrival.body, left);
+        match (way, seen.first_violation().filter(|_| left == RewriteStatus::Illegal)) {
             (RequestDisposition::Forward(mut outgoing), Some((place, rule))) => {
                 tracing::warn!(
                     target: "epitome::compose", %place, rule, "a request that its provider would refuse goes on as it came"
@@ -436,27 +496,30 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
     /// wrong, so it is dropped. If the request was too large, it is tried once more with its examples as ordinary
     /// history.
     fn give_up(
-        &self,
+        &mut self,
         thread: ThreadId,
         error: SessionError,
     ) -> Result<Option<(PendingRecord, RequestDisposition)>, RecordError> {
         self.recorder.lives.forget(thread);
         match error {
-            SessionError::Request(CompactError::Refused(_)) if !self.cramped.replace(true) => Ok(None),
+            SessionError::Request(CompactError::Refused(_)) if !self.is_cramped => {
+                self.is_cramped = true;
+                Ok(None)
+            }
             SessionError::Store(error) if error.is_conflict() => {
                 Err(RecordError::Store(as_conflict(error, thread)))
             }
             SessionError::Store(error) => Err(error.into()),
             error => {
                 tracing::warn!(target: "epitome::compose", %thread, %error, "a request goes on as it came");
-                self.unfit.set(true);
+                self.is_unfit = true;
                 Ok(None)
             }
         }
     }
 
     fn fresh(&self, place: (SessionId, ThreadId), setup: Arc<SessionSetup>) -> CachedThread {
-        CachedThread::fresh(self.recorder.store(), place, setup, self.composing, self.summariser)
+        CachedThread::fresh(self.recorder.store(), place, setup, self.composing, self.summariser.as_ref())
     }
 
     fn open(
@@ -464,47 +527,45 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         place: (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
     ) -> Result<Arc<CachedThread>, SessionError> {
-        CachedThread::open(self.recorder.store(), place, setup, self.composing, self.summariser).map(Arc::new)
+        CachedThread::open(self.recorder.store(), place, setup, self.composing, self.summariser.as_ref())
+            .map(Arc::new)
     }
 
     /// Writes a request that differs from its thread's history: the fork is made first, and shows the shared part.
     fn fork(
-        &self,
+        &mut self,
         place: RequestPlace,
-        (setup, limit): (&Arc<SessionSetup>, RequestLimit),
+        target: &CallTarget,
         frame: RequestFrame<'b>,
-    ) -> Result<Option<(PendingRecord, RequestDisposition)>, RecordError> {
+    ) -> Result<Option<RecordedDisposition>, RecordError> {
         let place_of = (place.session, place.thread);
         let mut place = self.after_its_call(place)?;
         let inherited = self.inherited(&place)?;
         let compaction = inherited.as_ref().and_then(|inherited| inherited.compaction.clone());
         place.new.splice(0..0, compaction);
         let unanswered = self.unanswered(&place);
-        let (new, after, was_cramped) = (place.new.clone(), place.after, self.cramped.get());
-        let mut ticket = self.recorder.write_at_place(self.arrival, self.seen, self.caller, place)?;
-        let (store, composing, summariser) = (self.recorder.store(), self.composing, self.summariser);
+        let (new, after, was_cramped) = (place.new.clone(), place.after, self.is_cramped);
+        let mut ticket = self.recorder.write_at_place(&self.request, place)?;
         let opened = CachedThread::open_fork(
-            store,
+            self.recorder.store(),
             place_of,
-            Arc::clone(setup),
-            composing,
-            summariser,
+            Arc::clone(&target.setup),
+            self.composing,
+            self.summariser.as_ref(),
             inherited.as_ref(),
         );
         let woven = opened.map(Arc::new).and_then(|live| {
-            live.is_limited(limit)?;
-            if self.is_cramped(&live, &new, after, unanswered)? {
+            live.is_limited(target.limit)?;
+            if self.find_cramped(&live, &new, after, unanswered)? {
                 return Ok((None, live));
             }
             let arriving = CallInput { taught: LimitTrust::Doubted, unanswered, ..CallInput::default() };
-            Ok((rewrite_request(&live, (ticket.head, arriving), self.request(frame))?, live))
+            Ok((rewrite_request(&live, (ticket.head, arriving), self.input(frame))?, live))
         });
         let error = match woven {
             Ok((Some((made, outgoing)), live)) => {
                 self.recorder.move_to_head(&mut ticket, made.head, Some(made.call));
-                self.recorder.lives.put(ticket.thread, &live);
-                live.work();
-                ticket.live = Some(live);
+                self.keep(&mut ticket, &live, None);
                 return Ok(Some((ticket, RequestDisposition::Forward(outgoing))));
             }
             Ok((None, _)) => SessionError::Busy,
@@ -512,7 +573,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         };
         // Placed again, it would find its own first attempt.
         self.recorder.give_up(&ticket);
-        if self.cramped.get() && !was_cramped {
+        if self.is_cramped && !was_cramped {
             return Ok(None);
         }
         self.give_up(ticket.thread, error)
@@ -520,14 +581,14 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
 
     /// Returns true if a thread's examples leave too little room for the new question. Then it is placed again,
     /// without them.
-    fn is_cramped(
-        &self,
+    fn find_cramped(
+        &mut self,
         live: &CachedThread,
         new: &[Event],
         after: Seq,
         unanswered: Option<Seq>,
     ) -> Result<bool, SessionError> {
-        if self.cramped.get() {
+        if self.is_cramped {
             return Ok(false);
         }
         let answered = unanswered.map_or(0, |first| first.0.saturating_sub(after.next().0));
@@ -538,8 +599,8 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
             return Ok(false);
         }
         let asked: Tokens = asked.map(|event| state.setup.meter.event(event, None)).sum();
-        self.cramped.set(client_examples::instructions_exceed_room(context, asked, state.budget().ceiling()));
-        Ok(self.cramped.get())
+        self.is_cramped = client_examples::instructions_exceed_room(context, asked, state.budget().ceiling());
+        Ok(self.is_cramped)
     }
 
     /// The same history in a fork in which its examples are not instructions. The beginning of a session is not a
@@ -553,7 +614,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         };
         let Some(at) = client_examples::before_examples(store, of)? else { return Ok(place) };
         let name = store.thread(of)?.name;
-        Ok(told_again(place, (of, at), (name, "without examples"), self.seen.events(0)))
+        Ok(told_again(place, (of, at), (name, "without examples"), self.request.seen.events(0)))
     }
 
     /// The same history in a fork in which its examples are instructions, if it has any and a limit now demands a
@@ -564,7 +625,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         live: &CachedThread,
         place: &RequestPlace,
     ) -> Result<Option<RequestPlace>, SessionError> {
-        if self.cramped.get() || place.opens.is_some() || place.placed != PlacementKind::Continued {
+        if self.is_cramped || place.opens.is_some() || place.placed != PlacementKind::Continued {
             return Ok(None);
         }
         let (budget, new) = {
@@ -589,7 +650,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         let (setup, seen_first) = (live.setup(), client_examples::first_seen(store, place.thread)?);
         let room = example_room(&setup, &budget);
         let room = ExampleBudget { asked: new, ..room };
-        let mut new = self.seen.events(0);
+        let mut new = self.request.seen.events(0);
         let ends = new.iter().enumerate().filter(|(_, event)| event.normal.is_some());
         let first = ends.take(seen_first).last().map_or(0, |(at, _)| at + 1);
         let Some(at) = client_examples::last_opening_event(store, place.thread)? else { return Ok(None) };
@@ -611,7 +672,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
             matches!(event.fact, Fact::AssistantSaid { .. })
                 && event
                     .normal
-                    .is_some_and(|said| self.recorder.has_recent_answer(self.arrival.principal, said))
+                    .is_some_and(|said| self.recorder.has_recent_answer(self.request.arrival.principal, said))
         };
         let answered = place.new.iter().rposition(was_given).map_or(0, |at| at as u64 + 1);
         Some(Seq(place.after.next().0 + answered))
@@ -635,7 +696,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
             return Ok(None);
         };
         let new = place.new.iter().filter(|event| event.normal.is_some()).count();
-        let shared = self.seen.units().len().saturating_sub(new);
+        let shared = self.request.seen.units().len().saturating_sub(new);
         ForkInheritance::read(self.recorder.store(), *of, *at, shared, &place.new)
     }
 
@@ -682,27 +743,28 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
 
     /// Focus of a requested compaction; `None` if none is requested.
     fn command(&self) -> Option<String> {
-        compact_command::requested_focus(self.composing, self.wishes, self.arrival, self.caller, self.seen)
+        let ReceivedRequest { arrival, seen, caller, .. } = &self.request;
+        compact_command::requested_focus(self.composing, self.wishes, arrival, caller, seen)
     }
 
     /// Compacts now, or starts it, and tells the client.
     fn compact(
         &self,
         place: RequestPlace,
-        (setup, limit): (&Arc<SessionSetup>, RequestLimit),
+        CallTarget { setup, limit }: &CallTarget,
         focus: &str,
     ) -> Result<(PendingRecord, RequestDisposition), RecordError> {
         let place_of = (place.session, place.thread);
         let known = if place.opens.is_none() { self.recorder.lives.get(place.thread) } else { None };
-        let mut ticket = self.recorder.write_at_place(self.arrival, self.seen, self.caller, place)?;
+        let mut ticket = self.recorder.write_at_place(&self.request, place)?;
         let live = match known.filter(|live| live.is_set_up(setup)) {
             Some(live) => Ok(live),
             None => self.open(place_of, Arc::clone(setup)),
         };
         let focus = Some(focus).filter(|focus| !focus.is_empty());
         let done = live.and_then(|live| {
-            live.summarise_with(self.summariser);
-            live.is_limited(limit)?;
+            live.summarise_with(self.summariser.as_ref());
+            live.is_limited(*limit)?;
             let desk = &live.desk;
             let told = if desk.maker.is_some() {
                 manual_compaction::order(desk, CompactionTrigger::Manual, focus, None)?;
@@ -761,6 +823,16 @@ fn told_again(
 fn example_room<'s>(setup: &'s SessionSetup, budget: &Budget) -> ExampleBudget<'s> {
     let (ceiling, force, asked) = (budget.ceiling(), budget.force(), Tokens(0));
     ExampleBudget { ceiling, force, asked, meter: &setup.meter }
+}
+
+/// Turns the examples at the beginning of a first request into instructions, if they need protection: the request is more than
+/// there is room for.
+fn protect_examples(new: &mut [Event], target: &CallTarget) {
+    let room = example_room(&target.setup, &target.budget());
+    if room.is_exceeded(new) {
+        let asked = client_examples::question_tokens(new, &target.setup.meter);
+        client_examples::convert_to_instructions(new, ExampleBudget { asked, ..room });
+    }
 }
 
 /// Place of a question, including all decisions made for it before it was answered.

@@ -244,10 +244,8 @@ fn caches(marks: bool) -> Vec<(Tokens, ClientCache)> {
             at,
             purpose: None,
         };
-        let composed = gateway
-            .recorder
-            .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
-            .unwrap();
+        let composed =
+            gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
         assert_eq!(composed.ticket.placed, PlacementKind::Began, "turn {turn}");
         let RequestDisposition::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
         found.push((outgoing.done.before, outgoing.done.cache));
@@ -311,8 +309,7 @@ fn cache_after(bypass: Bypass) -> (Tokens, ClientCache) {
             (Bypass::Unread, true) => gateway.recorder.note_unread("", at),
             (_, false) => {
                 let wishes = RequestOverrides::default();
-                let composed =
-                    gateway.recorder.rewrite(&arrival, &gateway.composing, &wishes, &|_| None).unwrap();
+                let composed = gateway.recorder.rewrite(&arrival, &gateway.composing, &wishes).unwrap();
                 let RequestDisposition::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
                 found = Some((outgoing.done.before, outgoing.done.cache));
                 gateway.answer(composed.ticket, FORMAT, &answer);

@@ -79,7 +79,7 @@ impl Gateway {
         let shared = Some(&shared);
         let arrival =
             RequestArrival { principal: "", format, body, shared, header: &header, at, purpose: None };
-        let composed = self.recorder.rewrite(&arrival, &self.composing, wishes, &|_| None).unwrap();
+        let composed = self.recorder.rewrite(&arrival, &self.composing, wishes).unwrap();
         (composed.ticket, composed.way)
     }
 

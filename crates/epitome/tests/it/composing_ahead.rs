@@ -1,7 +1,5 @@
 //! Long first requests that leave before they are counted: what left is on record as it was sent, or as never sent.
 
-use std::cell::Cell;
-
 use epitome::{
     core::{
         Digest, TokenCounter, Tokens,
@@ -9,7 +7,9 @@ use epitome::{
         tokens::{EstimateCounter, O200kCounter},
     },
     recorder::{PendingRecord, RequestArrival},
-    rewrite::{RequestDisposition, RequestOverrides, RewriteOutcome, RewriteStatus, RewrittenRequest},
+    rewrite::{
+        RequestDisposition, RequestOverrides, RequestRewrite, RewriteOutcome, RewriteStatus, RewrittenRequest,
+    },
     session::verify_call,
     store::{SqliteStore, records::CallRow},
     wire::{Format, overflow::ContextOverflow},
@@ -46,18 +46,25 @@ fn compose(gateway: &Gateway, format: Format, body: &str) -> (PendingRecord, Rew
         at: Timestamp(1),
         purpose: None,
     };
-    let has_left = Cell::new(false);
-    let store = gateway.recorder.store();
-    let leaves = || {
-        assert!(!has_left.replace(true), "it leaves once");
-        assert_eq!(store.sessions().unwrap().len(), 0, "nothing is on record yet");
+    let (recorder, wishes) = (&gateway.recorder, RequestOverrides::default());
+    let mut rewrite = RequestRewrite::begin(recorder, &arrival, &gateway.composing, &wishes).unwrap();
+    let mut has_left = false;
+    let composed = loop {
+        let decision = rewrite.decide().unwrap();
+        if decision.may_leave() {
+            assert!(!has_left, "it leaves once");
+            assert_eq!(recorder.store().sessions().unwrap().len(), 0, "nothing is on record yet");
+            has_left = true;
+            rewrite.note_left();
+        }
+        if let Some(composed) = rewrite.carry_out(decision).unwrap() {
+            break composed;
+        }
     };
-    let wishes = RequestOverrides::default();
-    let composed = gateway.recorder.rewrite_early(&arrival, &gateway.composing, &wishes, &|_| None, &leaves);
-    let RewriteOutcome { ticket, way: RequestDisposition::Forward(outgoing) } = composed.unwrap() else {
+    let RewriteOutcome { ticket, way: RequestDisposition::Forward(outgoing) } = composed else {
         panic!("it is answered")
     };
-    (ticket, outgoing, has_left.get())
+    (ticket, outgoing, has_left)
 }
 
 /// The calls of the one session, of which each can be written again.

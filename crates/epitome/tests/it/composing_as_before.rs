@@ -62,10 +62,7 @@ fn the_tool_is_still_offered_after_the_client_had_its_history_compacted_without_
     let (at, purpose) = (Timestamp(1_000_000), Some(RequestPurpose::Compaction));
     let arrival =
         RequestArrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
-    let asked = gateway
-        .recorder
-        .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
-        .unwrap();
+    let asked = gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
     let RequestDisposition::Forward(outgoing) = asked.way else { panic!("{:?}", asked.way) };
     assert!(!sent(&outgoing, &body).contains(RECALL_TOOL));
     let bodies = play(&mut gateway, &mut agent, 2);
@@ -200,10 +197,7 @@ fn crowd(gateway: &Gateway, from: usize) {
             at,
             purpose: None,
         };
-        gateway
-            .recorder
-            .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
-            .unwrap();
+        gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
     }
 }
 

@@ -246,10 +246,8 @@ fn ask(
         at,
         purpose: None,
     };
-    let composed = gateway
-        .recorder
-        .rewrite(&arrival, &gateway.composing, &RequestOverrides::default(), &|_| None)
-        .unwrap();
+    let composed =
+        gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
     let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
     (composed.ticket, outgoing)
 }
