@@ -1,12 +1,12 @@
 //! A request in mode `compact`, from its body to the beginning of its answer: composed, sent, and sent once
 //! more, smaller, if its provider says that it is too long.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use epitome::{
     core::event::Timestamp,
-    rewrite::{BodySlice, RequestDisposition, RewriteStatus, RewrittenRequest},
+    rewrite::{RequestDisposition, RewriteStatus, RewrittenRequest},
     wire::{
         recall_tool::{RECALL_TOOL, offer},
         synthetic_response::SyntheticResponse,
@@ -14,29 +14,19 @@ use epitome::{
 };
 use http::{Request, Response, request::Parts};
 use hyper::body::Incoming;
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    config::StoreFailureAction,
     headers,
-    metrics::compact_calls::OverflowOutcome,
     outcome_header::CompactOutcome,
+    outgoing_request::{ProxyError, compose_smaller, cut_body, record, send},
     peeked_response::{self, PeekedBody},
-    proxy::{ProxyError, record, send},
     recall_body::RecallContext,
     recording::{self, ComposeDecision, ComposedRequest, OverlongRequest, ShutdownGuard},
     request_body::{BodyFraming, OutboundBody},
     request_scope::RequestScope,
     upstream::Upstream,
 };
-
-/// Longest time that a request waits for a slow store, if the configuration lets requests pass unrecorded.
-pub(super) const MAX_COMPOSE_WAIT: Duration = Duration::from_secs(2);
-
-/// Longest time that a refused request waits for a smaller one. It is longer because the only alternative is
-/// the refusal itself.
-pub(super) const MAX_SMALLER_WAIT: Duration = Duration::from_secs(10);
 
 /// Answer to a request for a compaction when the session could not be read in time. The compaction may still
 /// be done.
@@ -192,35 +182,6 @@ impl CompactRequest<'_> {
     }
 }
 
-/// Composes the request again, smaller, because its provider refused it as too long; `None` if that is
-/// impossible.
-pub(super) async fn compose_smaller(
-    passage: &mut RequestScope,
-    refused: OverlongRequest,
-) -> Option<RewrittenRequest> {
-    // The outcome until a better one is known.
-    passage.overflowed(OverflowOutcome::Lost);
-    let outgoing = match passage.gateway().unrecorded {
-        StoreFailureAction::Refuse => passage.compose_smaller(refused).await,
-        StoreFailureAction::Forward => {
-            timeout(MAX_SMALLER_WAIT, passage.compose_smaller(refused)).await.ok().flatten()
-        }
-    };
-    if outgoing.is_some() {
-        passage.overflowed(OverflowOutcome::Recovered);
-    }
-    outgoing
-}
-
-/// Cuts a body into pieces without copying the client's bytes; `None` if the cuts do not fit it.
-pub(super) fn cut_body(cuts: Vec<BodySlice>, body: &Bytes) -> Option<Vec<Bytes>> {
-    let piece = |cut| match cut {
-        BodySlice::Client(range) => body.get(range).map(|piece| body.slice_ref(piece)),
-        BodySlice::Own(words) => Some(Bytes::from(words)),
-    };
-    cuts.into_iter().map(piece).collect()
-}
-
 /// Returns true if the pieces together are the whole body.
 fn is_whole(pieces: &[Bytes], body: &Bytes) -> bool {
     let mut rest = &body[..];
@@ -235,6 +196,8 @@ fn is_whole(pieces: &[Bytes], body: &Bytes) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use epitome::rewrite::BodySlice;
+
     use super::*;
 
     #[track_caller]

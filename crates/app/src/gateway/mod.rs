@@ -5,9 +5,10 @@ mod answer_copy;
 pub(crate) mod banner;
 mod compact_options;
 mod compact_request;
+mod completed_exchange;
 pub(crate) mod config;
 mod decompress;
-mod delivery_guard;
+mod delivery;
 mod errors;
 mod framing;
 mod headers;
@@ -16,6 +17,7 @@ mod io_timeout;
 mod lifecycle_metrics;
 pub(crate) mod metrics;
 mod outcome_header;
+mod outgoing_request;
 mod peeked_response;
 mod proxy;
 mod recall_body;
@@ -33,7 +35,6 @@ pub(crate) mod telemetry;
 mod tls;
 mod treatment;
 mod upstream;
-mod waiting_request;
 
 use std::{net::SocketAddr, ops::Deref, sync::Arc};
 

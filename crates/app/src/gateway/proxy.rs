@@ -19,23 +19,23 @@ use super::{
     Gateway,
     admission::{AdmittedClient, ClientKeyKind, ProviderKeyOwner},
     compact_options::parse_options,
-    compact_request::{self, CompactRequest, ProxyOutcome},
+    compact_request::{CompactRequest, ProxyOutcome},
     config::{GatewayMode, StoreFailureAction},
     decompress::{ContentCoding, expand},
     errors::{GatewayError, gateway_response},
     headers,
-    metrics::{FinishedRequest, UncomposedReason, UnrecordedReason},
+    metrics::{FinishedRequest, UnrecordedReason},
     outcome_header,
+    outgoing_request::{ProxyError, record, send},
     peeked_response::{self, PeekedBody},
     recall_body::RecallContext,
-    recording::{self, ComposedRequest, ExchangeRecording, ShutdownGuard},
-    request_body::{BodyFraming, InboundBody, OutboundBody, RequestBodyError},
+    recording::{self, ShutdownGuard},
+    request_body::{BodyFraming, InboundBody, OutboundBody},
     request_scope::{ProxyEnding, RequestScope},
     response_body::{self, ForwardedAnswer, ResponseBody},
     route::{self, Route},
-    telemetry,
     treatment::RequestTreatment,
-    upstream::{SendError, Upstream, UpstreamChoice},
+    upstream::{Upstream, UpstreamChoice},
 };
 
 /// Answers a request.
@@ -249,13 +249,6 @@ struct ProxyRequest {
     head: Parts,
 }
 
-/// Reason why a request failed.
-pub(super) struct ProxyError {
-    /// Way in which the request ended with it.
-    pub(super) how: ProxyEnding,
-    trouble: GatewayError,
-}
-
 impl ProxyRequest {
     async fn run(mut self, passage: &mut RequestScope, body: Incoming) -> Result<ProxyOutcome, ProxyError> {
         let gateway = Arc::clone(passage.gateway());
@@ -350,66 +343,6 @@ impl ProxyRequest {
     }
 }
 
-/// Sends a request to `upstream`, and waits for the head of its answer.
-pub(super) async fn send(
-    passage: &RequestScope,
-    upstream: &Upstream,
-    request: Request<OutboundBody>,
-) -> Result<Response<Incoming>, ProxyError> {
-    passage.gateway().upstreams.send(request).await.map_err(|error| {
-        telemetry::unanswered(passage.principal(), upstream.name(), &error);
-        ProxyError { how: error.how(), trouble: error.trouble(upstream.name()) }
-    })
-}
-
-/// Begins to record a request. If requests must not pass unrecorded, waits until it is recorded. A request
-/// that is to be composed is waited for in any case, but only for a short time if it may pass unrecorded:
-/// `None` if it was not composed.
-pub(super) async fn record(
-    passage: &mut RequestScope,
-    alive: ShutdownGuard,
-    request: Arc<recording::RecordableRequest>,
-) -> Result<Option<ComposedRequest>, GatewayError> {
-    let gateway = Arc::clone(passage.gateway());
-    let (mode, principal) = (request.mode, Arc::clone(&request.principal));
-    let recorded = match ExchangeRecording::begin(&gateway, alive, request) {
-        Ok(recording) => {
-            passage.set_recording(recording);
-            match (gateway.unrecorded, mode) {
-                (StoreFailureAction::Refuse, _) => passage.wait_until_recorded().await,
-                (StoreFailureAction::Forward, GatewayMode::Compact) => {
-                    let composed =
-                        timeout(compact_request::MAX_COMPOSE_WAIT, passage.wait_until_recorded()).await;
-                    composed.unwrap_or_else(|_| {
-                        gateway.uncomposed(UncomposedReason::Late);
-                        Ok(None)
-                    })
-                }
-                (StoreFailureAction::Forward, _) => Ok(None),
-            }
-        }
-        Err(reason) => {
-            gateway.health.record_failure();
-            gateway.note_unread_request(&principal);
-            Err(gateway.report_unrecorded(reason, None))
-        }
-    };
-    match (recorded, gateway.unrecorded) {
-        (Ok(composed), _) => Ok(composed),
-        (
-            Err(reason @ (UnrecordedReason::Store | UnrecordedReason::TooLarge)),
-            StoreFailureAction::Refuse,
-        ) => Err(GatewayError::unrecorded(reason)),
-        // A body that cannot be read cannot be recorded; the provider will report the error.
-        (Err(reason), _) => {
-            if mode == GatewayMode::Compact {
-                gateway.uncomposed(UncomposedReason::Unrecorded(reason));
-            }
-            Ok(None)
-        }
-    }
-}
-
 /// Name of the model that a request asks for, if the body can be read.
 fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
     let expanded;
@@ -430,17 +363,4 @@ fn asked(body: &[u8]) -> Option<String> {
         model: String,
     }
     serde_json::from_slice(body).ok().map(|RequestedModel { model }| model)
-}
-
-impl From<GatewayError> for ProxyError {
-    fn from(trouble: GatewayError) -> Self {
-        Self { how: ProxyEnding::Refused, trouble }
-    }
-}
-
-impl From<RequestBodyError> for ProxyError {
-    fn from(error: RequestBodyError) -> Self {
-        let error = SendError::Intake(error);
-        Self { how: error.how(), trouble: error.trouble("") }
-    }
 }

@@ -31,14 +31,13 @@ use tokio::{
 
 use super::{
     answer_copy::{CopiedAnswer, is_streamed},
-    compact_request::{MAX_SMALLER_WAIT, compose_smaller, cut_body},
     config::StoreFailureAction,
     decompress::ContentCoding,
     headers,
     io_timeout::PauseTimeout,
     metrics::UnrecordedReason,
+    outgoing_request::{MAX_SMALLER_WAIT, compose_smaller, cut_body, send},
     peeked_response::{self, PeekedBody},
-    proxy::send,
     recording::{self, OverlongRequest, RecallRequest, RecordResult},
     request_body::{BodyFraming, OutboundBody},
     request_scope::{ProxyEnding, RequestScope},

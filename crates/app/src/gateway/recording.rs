@@ -17,8 +17,8 @@ use epitome::{
     },
     observe::PolicyObservation,
     recorder::{
-        EndedExchange, ExchangeOutcome, FinishOutcome, PendingRecord, PlacementKind, RecordError,
-        RequestArrival, TrafficRecorder,
+        EndedExchange, FinishOutcome, PendingRecord, PlacementKind, RecordError, RequestArrival,
+        TrafficRecorder,
     },
     rewrite::{self, RequestDisposition, RequestOverrides, RequestRewrite, RewriteReport, RewrittenRequest},
     store::SqliteStore,
@@ -30,18 +30,18 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Gateway,
     admission::{API_KEY_HEADER, TOKEN_HEADER},
-    answer_copy::{AnswerCopy, CopiedAnswer},
+    answer_copy::AnswerCopy,
+    completed_exchange::CompletedExchange,
     config::{GatewayMode, StoreFailureAction},
     decompress::{ContentCoding, DecompressError, expand},
-    delivery_guard::DeliveryGuard,
-    metrics::{UnrecordedReason, compact_calls::FinishedCompactCall},
+    delivery::{DeliveryGuard, WaitingRequest},
+    metrics::UnrecordedReason,
     reopening_store::ReopeningStore,
     request_body,
-    request_scope::{AnswerFacts, RequestCompletion},
+    request_scope::RequestCompletion,
     summariser::ModelAccess,
-    telemetry::{self, RecordLocation},
+    telemetry,
     treatment::PolicyInUse,
-    waiting_request::WaitingRequest,
 };
 
 /// Held by every task that must not be cut off when the gateway stops.
@@ -176,16 +176,16 @@ enum RecordStage {
 
 /// A request that is recorded.
 #[derive(Debug)]
-struct RecordedRequest {
-    ticket: PendingRecord,
+pub(super) struct RecordedRequest {
+    pub(super) ticket: PendingRecord,
     /// The recorder that holds the request.
-    recorder: Arc<TrafficRecorder>,
+    pub(super) recorder: Arc<TrafficRecorder>,
     /// The request that the policy would have sent.
-    observed: Option<PolicyObservation>,
+    pub(super) observed: Option<PolicyObservation>,
     /// Number of recorded answers that asked back.
-    asked_back: u64,
+    pub(super) asked_back: u64,
     /// Result of composing it, if it was sent before that was known.
-    counted: Option<RewriteReport>,
+    pub(super) counted: Option<RewriteReport>,
 }
 
 impl ExchangeRecording {
@@ -297,8 +297,8 @@ impl ExchangeRecording {
 impl RecordTask {
     fn arrive(self: Arc<Self>, request: &RecordableRequest, tell: oneshot::Sender<ComposeResult>) {
         let recorder = self.shelf.recorder();
-        let waiting = WaitingRequest::new(tell);
-        let taken = unless_it_panics(|| self.record(&recorder, request, &waiting));
+        let mut waiting = WaitingRequest::Waits(tell);
+        let taken = unless_it_panics(|| self.record(&recorder, request, &mut waiting));
         let (ticket, composed) = match taken.unwrap_or_else(|| Err(self.missed(UnrecordedReason::Store))) {
             Ok(taken) => taken,
             Err(reason) => {
@@ -347,7 +347,8 @@ impl RecordTask {
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
         let composing = &request.policy.composing;
-        let composed = arrived.recorder.rewrite_smaller(&mut arrived.ticket, &arrival, composing, *overflow);
+        let RecordedRequest { recorder, ticket, .. } = arrived;
+        let composed = rewrite::compose_smaller(recorder, ticket, &arrival, composing, *overflow);
         composed.map_err(|error| self.failed(&error)).ok().flatten()
     }
 
@@ -355,7 +356,7 @@ impl RecordTask {
         let RecallRequest { request, body, recalls } = asked;
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
-        let recalled = arrived.recorder.recall(&mut arrived.ticket, &arrival, recalls);
+        let recalled = rewrite::recall(&arrived.recorder, &mut arrived.ticket, &arrival, recalls);
         let outgoing = recalled.map_err(|error| self.failed(&error)).ok().flatten()?;
         arrived.asked_back += 1;
         let answer = request.format.decode_response(&recalls.answer).unwrap_or_default();
@@ -424,7 +425,7 @@ impl RecordTask {
         &self,
         recorder: &TrafficRecorder,
         request: &RecordableRequest,
-        waiting: &WaitingRequest,
+        waiting: &mut WaitingRequest,
     ) -> Result<(PendingRecord, Option<ComposedRequest>), UnrecordedReason> {
         let plain = match ContentCoding::of(&request.headers) {
             ContentCoding::Identity => request.body.clone(),
@@ -461,7 +462,7 @@ impl RecordTask {
         recorder: &TrafficRecorder,
         request: &RecordableRequest,
         arrival: &RequestArrival<'_>,
-        (waiting, plain): (&WaitingRequest, &Bytes),
+        (waiting, plain): (&mut WaitingRequest, &Bytes),
     ) -> Result<rewrite::RewriteOutcome, RecordError> {
         let Gateway { summarisers, upstreams, .. } = &*self.gateway;
         let (composing, wishes) = (&request.policy.composing, &request.wishes);
@@ -486,85 +487,46 @@ impl RecordTask {
     fn depart(
         self: Arc<Self>,
         arrived: Result<Box<RecordedRequest>, UnrecordedReason>,
-        departure: RequestCompletion,
+        completion: RequestCompletion,
     ) {
-        let RequestCompletion { passed, copy, how, mut composed, overflow, spliced, hidden, done } =
-            departure;
-        let (recorded, observed, asked_back) = match arrived {
-            Ok(arrived) => {
-                let RecordedRequest { ticket, recorder, observed, asked_back, counted } = *arrived;
-                composed = composed.or(counted);
-                (Ok((ticket, recorder)), observed, asked_back)
-            }
-            Err(reason) => (Err(reason), None, 0),
-        };
-        let mut read = copy.map(AnswerCopy::read);
-        let told = spliced.zip(read.as_mut()).and_then(|(spliced, read)| spliced.client_view(read));
-        let ending = how.ending(passed.provider_status(), read.as_ref());
-        if recorded.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
+        let CompletedExchange { recorded, end, done, counts } = CompletedExchange::read(arrived, completion);
+        if recorded.is_ok() && counts.is_unreadable {
             self.missed(UnrecordedReason::UnreadableAnswer);
         }
-        let said = read.as_ref().map(CopiedAnswer::facts).unwrap_or_default();
-        let place = recorded
-            .as_ref()
-            .ok()
-            .map(|(ticket, _)| RecordLocation { session: ticket.session, thread: ticket.thread });
-        let model = recorded.as_ref().ok().and_then(|(ticket, _)| ticket.model.clone());
-        // A refused request costs nothing, with or without a policy.
-        if let (ExchangeOutcome::Complete, Some(observed)) = (ending, &observed) {
-            self.gateway.metrics.observed(observed);
-        }
-        // An answer that asked back may be recorded even if its receiver has gone.
-        let answer = read.filter(|_| asked_back <= hidden.answers).map(|read| read.events);
-        let end = EndedExchange {
-            answer: answer.unwrap_or_default(),
-            ending,
-            status: passed.provider_status().map(|status| status.as_u16()),
-            bytes: passed.bytes_out,
-            first_byte: passed.first_byte,
-            took: passed.took,
-            at: now(),
-            observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
-            told,
-        };
         let (gateway, principal) = (Arc::clone(&self.gateway), Arc::clone(&self.principal));
+        counts.count_observation(&gateway.metrics);
         match recorded {
-            Ok((ticket, writer)) => {
-                let owner = Arc::clone(&writer);
-                writer.finish_then(ticket, end, move |finish| {
-                    let written = match finish {
-                        Ok(FinishOutcome::Unsettled(unfinished)) => {
-                            let runtime = self.gateway.runtime.clone();
-                            runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
-                            return;
-                        }
-                        Ok(FinishOutcome::Done) => Ok(()),
-                        Err(error) => Err(error),
-                    };
-                    // The writing thread must not drop the last reference to its own store. This task keeps
-                    // the gateway alive.
-                    drop(owner);
-                    self.departed(written, done);
-                });
-            }
+            Ok((ticket, recorder)) => self.finish(ticket, &recorder, end, done),
             // The receiver may be gone: the client may have disconnected.
             Err(reason) => drop(done.send(Err(reason))),
         }
-        let used = said.usage;
-        let said = AnswerFacts { usage: used.map(|used| hidden.with(&used)), ..said };
-        passed.report(&gateway.metrics, ending, &said, place);
-        if let (Some(done), Some(place)) = (&composed, place) {
-            gateway.metrics.composed(&FinishedCompactCall {
-                principal: &principal,
-                session: place.session,
-                model: model.as_ref().map(|model| model.0.as_str()),
-                done,
-                usage: used.as_ref(),
-                overflow: overflow.map(|overflow| overflow.after(ending)),
-                recalls: hidden.recalls,
-                hidden: hidden.usage,
-            });
-        }
+        counts.report(&gateway.metrics, &principal);
+    }
+
+    /// Has the store write the end of an exchange.
+    fn finish(
+        self: Arc<Self>,
+        ticket: PendingRecord,
+        recorder: &Arc<TrafficRecorder>,
+        end: EndedExchange,
+        done: oneshot::Sender<RecordResult>,
+    ) {
+        let owner = Arc::clone(recorder);
+        recorder.finish_then(ticket, end, move |finish| {
+            let written = match finish {
+                Ok(FinishOutcome::Unsettled(unfinished)) => {
+                    let runtime = self.gateway.runtime.clone();
+                    runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
+                    return;
+                }
+                Ok(FinishOutcome::Done) => Ok(()),
+                Err(error) => Err(error),
+            };
+            // The writing thread must not drop the last reference to its own store. This task keeps
+            // the gateway alive.
+            drop(owner);
+            self.departed(written, done);
+        });
     }
 
     fn departed(&self, recorded: Result<(), RecordError>, done: oneshot::Sender<RecordResult>) {

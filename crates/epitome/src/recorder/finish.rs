@@ -11,7 +11,7 @@ use epitome_store::{
 use epitome_wire::caller::RequestPurpose;
 
 use crate::{
-    rewrite::{RecallAnswerForm, ThreadCache},
+    rewrite::{RecallAnswerForm, ThreadCache, recall_results},
     session::pending_updates::AppendedEvents,
 };
 
@@ -63,7 +63,13 @@ impl UnfinishedRequest {
             _ => Vec::new(),
         };
         let mut answer = exchange_record::answer(&recorder.known, &ticket, end);
-        answer.extend(recorder.results(ticket.thread, ticket.format, &calls, MAX_RECALL_CHARS_BESIDE));
+        answer.extend(recall_results(
+            &recorder.store,
+            ticket.thread,
+            ticket.format,
+            &calls,
+            MAX_RECALL_CHARS_BESIDE,
+        ));
         let is_summary = ticket.purpose == RequestPurpose::Compaction;
         let summary = if is_summary { client_compaction::summary_in(&answer) } else { None };
         let newest = answer.iter().rev().find_map(|event| event.normal);

@@ -14,7 +14,7 @@ const MEMO_MESSAGES: usize = 1;
 
 impl RewriteSettings {
     /// Returns true if a request asks for a compaction, so that a gateway that cannot have it
-    /// [composed](crate::recorder::TrafficRecorder::rewrite) does not send it to a model.
+    /// [composed](super::compose) does not send it to a model.
     pub fn asks_for_compaction(&self, arrival: &RequestArrival<'_>, wishes: &RequestOverrides) -> bool {
         if wishes.compact.is_some() && arrival.purpose.is_none() {
             return true;

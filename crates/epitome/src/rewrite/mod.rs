@@ -6,6 +6,7 @@
 //! Untouched messages leave with the bytes the client sent.
 
 mod client_cache;
+mod client_call;
 mod client_examples;
 mod compact_command;
 mod early_release;
@@ -14,6 +15,7 @@ mod incremental_hash;
 mod recall_answers;
 mod reconstruct;
 mod relayed_threads;
+mod repeated_request;
 mod request_rewrite;
 mod rewrite_body;
 mod rewrite_record;
@@ -27,12 +29,13 @@ use tokio::sync::broadcast::Receiver;
 
 pub use self::{
     client_cache::{ClientCache, UnknownCacheReason},
-    recall_answers::RecallAnswerForm,
-    request_rewrite::{RequestRewrite, RewriteDecision},
+    recall_answers::{RecallAnswerForm, recall},
+    repeated_request::compose_smaller,
+    request_rewrite::{RequestRewrite, RewriteDecision, compose},
 };
 pub(crate) use self::{
     fork_inheritance::ForkInheritance,
-    recall_answers::as_client_saw,
+    recall_answers::{as_client_saw, recall_results},
     reconstruct::RewriteRecords,
     relayed_threads::RelayedThread,
     rewrite_record::RewriteRecord,

@@ -19,7 +19,10 @@ use epitome_wire::{
     recall_tool::{self, RecallArguments, RecallCalls},
 };
 
-use super::{RewrittenRequest, request_rewrite::rewrite_request, rewrite_body::RewriteInput};
+use super::{
+    RewrittenRequest, client_call::rewrite_request, repeated_request::mark_replaced,
+    rewrite_body::RewriteInput,
+};
 use crate::{
     recorder::{MAX_PLACE_ATTEMPTS, PendingRecord, RecordError, RequestArrival, TrafficRecorder},
     session::{SessionError, call_input::CallInput, call_replay},
@@ -45,92 +48,100 @@ pub enum RecallAnswerForm {
     },
 }
 
-impl TrafficRecorder {
-    /// Handles an answer that called the recall tool and nothing else: records it with the results, and returns the
-    /// request that goes on from there. `None` if there is no such request.
-    pub fn recall(
-        &self,
-        ticket: &mut PendingRecord,
-        arrival: &RequestArrival<'_>,
-        recalls: &RecallCalls,
-    ) -> Result<Option<RewrittenRequest>, RecordError> {
-        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
-        let mut seen = IncomingRequest::read(arrival.format, arrival.body, &self.memo)?;
-        self.resolve(arrival.principal, &mut seen)?;
-        if !self.write_now(ticket)? {
-            return Ok(None);
-        }
-        let format = arrival.format;
-        let answer = format.decode_response(&recalls.answer)?;
-        let records = vec![CommitRecord::Outcome(self.outcome_of(ticket, call, &answer, arrival.at))];
-        let mut events = hidden_calls(ticket, with_unit_digests(format, answer));
-        let most = live.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
-        events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
-        let events: Vec<AnnotatedEvent> =
-            events.into_iter().map(|event| event.at(Some(arrival.at)).into()).collect();
-        let mut after = ticket.head;
-        let mut tries = 0;
-        loop {
-            let Some(frame) = seen.frame() else { return Ok(None) };
-            let unsent = Some(ticket.unsent.unwrap_or(after.next()));
-            let (events, records) = (events.clone(), records.clone());
-            let arriving = CallInput { events, records, ..CallInput::default() };
-            let request = RewriteInput {
-                seen: &seen,
-                shared: arrival.shared,
-                frame,
-                unsent,
-                recall: true,
-                takes_tools: true,
-                below: None,
-                client: None,
-            };
-            let made = rewrite_request(&live, (after, arriving), request);
-            if let Err(SessionError::Store(error)) = &made
-                && tries < MAX_PLACE_ATTEMPTS
-                && let Some(head) = self.moved_unsaid(ticket, error)?
-            {
-                if let Err(error) = live.reload() {
-                    return self.mark_replaced(ticket, Err(error));
-                }
-                (after, tries) = (head, tries + 1);
-                continue;
+/// Handles an answer that called the recall tool and nothing else: records it with the results, and returns the
+/// request that goes on from there. `None` if there is no such request.
+pub fn recall(
+    recorder: &TrafficRecorder,
+    ticket: &mut PendingRecord,
+    arrival: &RequestArrival<'_>,
+    recalls: &RecallCalls,
+) -> Result<Option<RewrittenRequest>, RecordError> {
+    let (Some(call), Some(live)) = (ticket.call, recorder.lives.of(ticket)) else { return Ok(None) };
+    let mut seen = IncomingRequest::read(arrival.format, arrival.body, &recorder.memo)?;
+    recorder.resolve(arrival.principal, &mut seen)?;
+    if !recorder.write_now(ticket)? {
+        return Ok(None);
+    }
+    let format = arrival.format;
+    let answer = format.decode_response(&recalls.answer)?;
+    let records = vec![CommitRecord::Outcome(recorder.outcome_of(ticket, call, &answer, arrival.at))];
+    let mut events = hidden_calls(ticket, with_unit_digests(format, answer));
+    let most = live.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
+    events.extend(recall_results(
+        recorder.store(),
+        ticket.thread,
+        format,
+        &recalls.calls,
+        most / recalls.calls.len().max(1),
+    ));
+    let events: Vec<AnnotatedEvent> =
+        events.into_iter().map(|event| event.at(Some(arrival.at)).into()).collect();
+    let mut after = ticket.head;
+    let mut tries = 0;
+    loop {
+        let Some(frame) = seen.frame() else { return Ok(None) };
+        let unsent = Some(ticket.unsent.unwrap_or(after.next()));
+        let (events, records) = (events.clone(), records.clone());
+        let arriving = CallInput { events, records, ..CallInput::default() };
+        let request = RewriteInput {
+            seen: &seen,
+            shared: arrival.shared,
+            frame,
+            unsent,
+            recall: true,
+            takes_tools: true,
+            below: None,
+            client: None,
+        };
+        let made = rewrite_request(&live, (after, arriving), request);
+        if let Err(SessionError::Store(error)) = &made
+            && tries < MAX_PLACE_ATTEMPTS
+            && let Some(head) = moved_unsaid(recorder, ticket, error)?
+        {
+            if let Err(error) = live.reload() {
+                return mark_replaced(recorder, ticket, Err(error));
             }
-            let recalled = self.mark_replaced(ticket, made)?;
-            if recalled.is_some() {
-                ticket.unsent = unsent;
-            }
-            return Ok(recalled);
+            (after, tries) = (head, tries + 1);
+            continue;
         }
-    }
-
-    /// Current end of a request's thread, if only events without messages were added meanwhile: a compaction, or a
-    /// pin.
-    fn moved_unsaid(&self, ticket: &PendingRecord, error: &StoreError) -> Result<Option<Seq>, StoreError> {
-        if !error.is_conflict() {
-            return Ok(None);
+        let recalled = mark_replaced(recorder, ticket, made)?;
+        if recalled.is_some() {
+            ticket.unsent = unsent;
         }
-        let head = self.store().thread(ticket.thread)?.head;
-        Ok((head.link.normal == ticket.link).then_some(head.seq))
+        return Ok(recalled);
     }
+}
 
-    /// Results for calls of the tool, as events that the client does not have.
-    pub(crate) fn results(
-        &self,
-        thread: ThreadId,
-        format: Format,
-        calls: &[ToolCall],
-        most: usize,
-    ) -> Vec<Event> {
-        let texts: Vec<(String, ToolResultStatus)> =
-            calls.iter().map(|call| given(self.store(), thread, call, most)).collect();
-        let results: Vec<ToolResultInput<'_>> = calls
-            .iter()
-            .zip(&texts)
-            .map(|(call, (text, ended))| ToolResultInput { call, text, ended: *ended })
-            .collect();
-        format.say_results(&results).into_iter().map(hidden).collect()
+/// Current end of a request's thread, if only events without messages were added meanwhile: a compaction, or a
+/// pin.
+fn moved_unsaid(
+    recorder: &TrafficRecorder,
+    ticket: &PendingRecord,
+    error: &StoreError,
+) -> Result<Option<Seq>, StoreError> {
+    if !error.is_conflict() {
+        return Ok(None);
     }
+    let head = recorder.store().thread(ticket.thread)?.head;
+    Ok((head.link.normal == ticket.link).then_some(head.seq))
+}
+
+/// Results for calls of the tool, as events that the client does not have.
+pub(crate) fn recall_results(
+    store: &SqliteStore,
+    thread: ThreadId,
+    format: Format,
+    calls: &[ToolCall],
+    most: usize,
+) -> Vec<Event> {
+    let texts: Vec<(String, ToolResultStatus)> =
+        calls.iter().map(|call| given(store, thread, call, most)).collect();
+    let results: Vec<ToolResultInput<'_>> = calls
+        .iter()
+        .zip(&texts)
+        .map(|(call, (text, ended))| ToolResultInput { call, text, ended: *ended })
+        .collect();
+    format.say_results(&results).into_iter().map(hidden).collect()
 }
 
 /// An answer as it is recorded, if its client has it in another form.

@@ -12,17 +12,17 @@ use epitome_store::{
 };
 use epitome_wire::{
     caller::RequestPurpose,
-    incoming::{IncomingRequest, PriorHistory, RequestFrame},
-    overflow::ContextOverflow,
+    incoming::{PriorHistory, RequestFrame},
 };
 
 use super::{
     BodySlice, ForkInheritance, RequestDisposition, RequestOverrides, RewriteOutcome, RewriteReport,
     RewriteSettings, RewriteStatus, RewrittenRequest, SessionSummariser,
-    client_cache::{PrefixLookup, RequestCacheFacts, RequestPrefixes},
+    client_cache::{PrefixLookup, RequestPrefixes},
+    client_call::rewrite_request,
     client_examples::{self, ExampleBudget},
     compact_command, early_release,
-    rewrite_body::{RewriteInput, RewriteState, RewrittenBody},
+    rewrite_body::RewriteInput,
     thread_cache::CachedThread,
 };
 use crate::{
@@ -38,113 +38,22 @@ use crate::{
         call_input::{CallInput, LimitTrust, WriteTiming},
         engine::BUILT_IN_NAME,
         manual_compaction,
-        next_call::{CallDraft, PreparedCall},
         setup::{ObservedLimits, RequestLimit, SessionSetup},
-        state::SessionState,
     },
 };
 
-impl TrafficRecorder {
-    /// Records a request as [`record`](Self::record) does, and decides how it goes on. Summaries are made by code alone.
-    pub fn rewrite(
-        &self,
-        arrival: &RequestArrival<'_>,
-        composing: &RewriteSettings,
-        wishes: &RequestOverrides,
-    ) -> Result<RewriteOutcome, RecordError> {
-        let mut rewrite = RequestRewrite::begin(self, arrival, composing, wishes)?;
-        loop {
-            let decision = rewrite.decide()?;
-            if let Some(outcome) = rewrite.carry_out(decision)? {
-                return Ok(outcome);
-            }
-        }
-    }
-
-    /// Makes a composed request smaller after its provider refused it as too long. `None` if that is impossible.
-    pub fn rewrite_smaller(
-        &self,
-        ticket: &mut PendingRecord,
-        arrival: &RequestArrival<'_>,
-        composing: &RewriteSettings,
-        refused: ContextOverflow,
-    ) -> Result<Option<RewrittenRequest>, RecordError> {
-        let mut seen = IncomingRequest::read(arrival.format, arrival.body, &self.memo)?;
-        self.resolve(arrival.principal, &mut seen)?;
-        let Some(frame) = seen.frame() else { return Ok(None) };
-        if !self.write_now(ticket)? {
-            return Ok(None);
-        }
-        if ticket.call.is_none() {
-            return self.compose_relayed(ticket, (&seen, frame), (arrival, composing), refused);
-        }
-        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
-        let unsent = ticket.unsent;
-        let request = RewriteInput {
-            seen: &seen,
-            shared: arrival.shared,
-            frame,
-            unsent,
-            recall: false,
-            takes_tools: true,
-            below: None,
-            client: None,
-        };
-        let made = smaller(&live, request, (call, refused));
-        live.work();
-        self.mark_replaced(ticket, made)
-    }
-
-    /// Composes a request that was sent as it came, and that its provider refused as too long. It is a client's own
-    /// summary, or a first request that left before it was counted.
-    fn compose_relayed(
-        &self,
-        ticket: &mut PendingRecord,
-        (seen, frame): (&IncomingRequest<'_>, RequestFrame<'_>),
-        (arrival, composing): (&RequestArrival<'_>, &RewriteSettings),
-        refused: ContextOverflow,
-    ) -> Result<Option<RewrittenRequest>, RecordError> {
-        let Some(model) = seen.model() else { return Ok(None) };
-        let setup = self.lives.setup(seen.format(), &model.0, composing);
-        let window = composing.window.into_iter().chain(refused.limit).min();
-        let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
-        let place = (ticket.session, ticket.thread);
-        let made = CachedThread::open(self.store(), place, setup, composing, None).and_then(|live| {
-            live.is_limited(limit)?;
-            let request = RewriteInput {
-                seen,
-                shared: arrival.shared,
-                frame,
-                unsent: None,
-                recall: false,
-                takes_tools: seen.has_tools(),
-                below: None,
-                client: None,
-            };
-            Ok((rewrite_request(&live, (ticket.head, CallInput::default()), request)?, live))
-        });
-        let made = made.map(|(made, live)| {
-            ticket.live = Some(Arc::new(live));
-            made
-        });
-        self.mark_replaced(ticket, made)
-    }
-
-    /// Marks a ticket as one whose call was made again, or could not be, after the first request had left.
-    pub(super) fn mark_replaced(
-        &self,
-        ticket: &mut PendingRecord,
-        made: Result<Option<(PreparedCall, RewrittenRequest)>, SessionError>,
-    ) -> Result<Option<RewrittenRequest>, RecordError> {
-        if let Ok(Some((made, outgoing))) = made {
-            self.move_to_head(ticket, made.head, Some(made.call));
-            return Ok(Some(outgoing));
-        }
-        // The memory of a request that was rewritten in vain is wrong.
-        self.lives.forget(ticket.thread);
-        match made {
-            Err(SessionError::Store(error)) if !error.is_conflict() => Err(error.into()),
-            _ => Ok(None),
+/// Records a request as [`TrafficRecorder::record`] does, and decides how it goes on. Summaries are made by code alone.
+pub fn compose(
+    recorder: &TrafficRecorder,
+    arrival: &RequestArrival<'_>,
+    composing: &RewriteSettings,
+    wishes: &RequestOverrides,
+) -> Result<RewriteOutcome, RecordError> {
+    let mut rewrite = RequestRewrite::begin(recorder, arrival, composing, wishes)?;
+    loop {
+        let decision = rewrite.decide()?;
+        if let Some(outcome) = rewrite.carry_out(decision)? {
+            return Ok(outcome);
         }
     }
 }
@@ -866,107 +775,4 @@ fn answer(words: String) -> RequestDisposition {
 fn as_it_came(body: &str, left: RewriteStatus) -> RequestDisposition {
     let cuts = vec![BodySlice::Client(0..body.len())];
     RequestDisposition::Forward(RewrittenRequest { cuts, done: RewriteReport::nothing(left), recall: false })
-}
-
-/// Makes the next request of a thread from its client's. `None` if the log has another history, or if it would be too
-/// large.
-pub(super) fn rewrite_request(
-    live: &CachedThread,
-    (after, mut arriving): (Seq, CallInput),
-    mut request: RewriteInput<'_, '_>,
-) -> Result<Option<(PreparedCall, RewrittenRequest)>, SessionError> {
-    let mut loom = live.rewrite_state()?;
-    arriving.recall = loom.recall_offer(&request);
-    let is_new_thread = arriving.opens.is_some();
-    let mut state = live.desk.state_for_client(after, &mut arriving)?;
-    let committed = commit_client_call(live, &mut state, &mut loom, (after, arriving), &mut request);
-    let restored = match &committed {
-        Ok(Some(_)) => Ok(()),
-        Ok(None) | Err(_) => live.desk.restore_state(&mut state, is_new_thread),
-    };
-    drop(state);
-    let Some(CommittedCall { made, body, last }) =
-        committed.map_err(|error| restored.err().unwrap_or(error))?
-    else {
-        return Ok(None);
-    };
-    let RewrittenBody { cuts, script, full, grown } = body;
-    let recall = request.recall;
-    if let Some(client) = request.client {
-        let held = client.caches.find(client.beginnings, client.at, last.lifetime);
-        let known = RequestCacheFacts {
-            full,
-            after: made.tokens,
-            of_session: loom.last_sent().filter(|_| last.is_warm),
-            is_asked: loom.asks_for_cache(),
-            is_unread: last.is_unread,
-        };
-        loom.client = held.cache(held.tokens(&request.frame, full), known);
-    }
-    let cache = loom.client;
-    loom.note_sent(request, script, grown);
-    let done = RewriteReport {
-        call: Some((live.desk.thread, made.call)),
-        epoch: made.epoch,
-        cause: made.cause.as_ref().map(ToString::to_string),
-        before: full,
-        after: made.tokens,
-        cache,
-        compaction: made.compaction.clone(),
-        left: RewriteStatus::Composed,
-    };
-    Ok(Some((made, RewrittenRequest { cuts, done, recall })))
-}
-
-/// A call that was rewritten from its client's request and recorded.
-struct CommittedCall {
-    made: PreparedCall,
-    body: RewrittenBody,
-    last: LastCallCache,
-}
-
-/// State of the provider's cache before a call.
-struct LastCallCache {
-    /// True if it may still hold the last request.
-    is_warm: bool,
-    is_unread: bool,
-    lifetime: Option<u64>,
-}
-
-/// Decides, writes and commits a client's call. `None` if its client has another history than the log, or if it would be
-/// too large.
-fn commit_client_call(
-    live: &CachedThread,
-    state: &mut SessionState,
-    loom: &mut RewriteState,
-    (after, arriving): (Seq, CallInput),
-    request: &mut RewriteInput<'_, '_>,
-) -> Result<Option<CommittedCall>, SessionError> {
-    let engine = &*live.desk;
-    let mut draft = CallDraft::for_client(engine, state, arriving)?;
-    let last = LastCallCache {
-        is_warm: state.is_warm(engine.now()),
-        is_unread: state.cache.is_unread(),
-        lifetime: state.cache_lifetime(),
-    };
-    if request.below.is_some_and(|tried| state.view().context().tokens() >= tried) {
-        return Ok(None);
-    }
-    request.recall = state.offers_recall();
-    let Some((written, body)) = loom.write_body(&engine.store, state, &mut draft, request, after)? else {
-        return Ok(None);
-    };
-    let made = draft.commit(engine, state, written)?;
-    Ok(Some(CommittedCall { made, body, last }))
-}
-
-/// The same request, after its provider refused it.
-fn smaller(
-    live: &CachedThread,
-    request: RewriteInput<'_, '_>,
-    (call, refused): (u64, ContextOverflow),
-) -> Result<Option<(PreparedCall, RewrittenRequest)>, SessionError> {
-    let tried = live.desk.note_overflow(call, refused)?;
-    let head = live.desk.state()?.head();
-    rewrite_request(live, (head, CallInput::default()), RewriteInput { below: Some(tried), ..request })
 }

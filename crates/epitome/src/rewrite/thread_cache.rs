@@ -451,7 +451,7 @@ mod tests {
                 at: Timestamp(1),
                 purpose: None,
             };
-            let composed = recorder.rewrite(&arrival, &composing, &RequestOverrides::default()).unwrap();
+            let composed = compose(&recorder, &arrival, &composing, &RequestOverrides::default()).unwrap();
             assert!(composed.ticket.unwritten_bytes() > 0, "turn {turn}: it waits for its answer");
             assert_eq!(*thread.get_or_insert(composed.ticket.thread), composed.ticket.thread);
             let said = format!("Answer number {turn}.");

@@ -10,7 +10,7 @@ use epitome::{
         profile::Profiles,
     },
     recorder::{PlacementKind, RequestArrival},
-    rewrite::{ClientCache, RequestDisposition, RequestOverrides, UnknownCacheReason},
+    rewrite::{ClientCache, RequestDisposition, RequestOverrides, UnknownCacheReason, compose},
     session::Session,
     wire::{Format, PromptMemo},
 };
@@ -245,7 +245,7 @@ fn caches(marks: bool) -> Vec<(Tokens, ClientCache)> {
             purpose: None,
         };
         let composed =
-            gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
+            compose(&gateway.recorder, &arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
         assert_eq!(composed.ticket.placed, PlacementKind::Began, "turn {turn}");
         let RequestDisposition::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
         found.push((outgoing.done.before, outgoing.done.cache));
@@ -309,7 +309,7 @@ fn cache_after(bypass: Bypass) -> (Tokens, ClientCache) {
             (Bypass::Unread, true) => gateway.recorder.note_unread("", at),
             (_, false) => {
                 let wishes = RequestOverrides::default();
-                let composed = gateway.recorder.rewrite(&arrival, &gateway.composing, &wishes).unwrap();
+                let composed = compose(&gateway.recorder, &arrival, &gateway.composing, &wishes).unwrap();
                 let RequestDisposition::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
                 found = Some((outgoing.done.before, outgoing.done.cache));
                 gateway.answer(composed.ticket, FORMAT, &answer);

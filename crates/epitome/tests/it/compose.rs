@@ -15,7 +15,7 @@ use epitome::{
     },
     rewrite::{
         BodySlice, LifecycleHub, RecallAnswerForm, RequestDisposition, RequestOverrides, RewriteSettings,
-        RewriteStatus, RewrittenRequest,
+        RewriteStatus, RewrittenRequest, compose, compose_smaller, recall,
     },
     session::verify_call,
     store::{SqliteOptions, SqliteStore, records::ThreadCommit},
@@ -79,7 +79,7 @@ impl Gateway {
         let shared = Some(&shared);
         let arrival =
             RequestArrival { principal: "", format, body, shared, header: &header, at, purpose: None };
-        let composed = self.recorder.rewrite(&arrival, &self.composing, wishes).unwrap();
+        let composed = compose(&self.recorder, &arrival, &self.composing, wishes).unwrap();
         (composed.ticket, composed.way)
     }
 
@@ -100,7 +100,7 @@ impl Gateway {
         let at = Timestamp(self.clock);
         let arrival =
             RequestArrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
-        self.recorder.rewrite_smaller(ticket, &arrival, &self.composing, refused).unwrap()
+        compose_smaller(&self.recorder, ticket, &arrival, &self.composing, refused).unwrap()
     }
 
     pub(super) fn answer(&mut self, ticket: PendingRecord, format: Format, answer: &Value) {
@@ -526,7 +526,7 @@ fn asks_back(
     let at = Timestamp(gateway.clock);
     let arrival =
         RequestArrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
-    (gateway.recorder.recall(ticket, &arrival, &recalls).unwrap().unwrap(), splice)
+    (recall(&gateway.recorder, ticket, &arrival, &recalls).unwrap().unwrap(), splice)
 }
 
 /// A long task whose model may ask back, and whose newest request began an epoch, so that the next ones have room.

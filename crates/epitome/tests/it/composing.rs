@@ -17,6 +17,7 @@ use epitome::{
     },
     rewrite::{
         BodySlice, RequestDisposition, RequestOverrides, RewriteSettings, RewriteStatus, RewrittenRequest,
+        compose,
     },
     session::verify_call,
     store::{EventLog, SqliteStore},
@@ -363,7 +364,8 @@ impl Someone<'_> {
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let arrival =
             RequestArrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
-        let composed = self.recorder.rewrite(&arrival, self.composing, &RequestOverrides::default()).unwrap();
+        let composed =
+            compose(self.recorder, &arrival, self.composing, &RequestOverrides::default()).unwrap();
         let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
         let woven = check_woven(format, &outgoing, body);
         let (thread, call) = outgoing.done.call.unwrap();
@@ -452,7 +454,7 @@ fn the_clients_own_compaction_that_no_window_holds_is_composed_and_its_session_g
             RequestArrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
         let recorder = &task.gateway.recorder;
         let composed =
-            recorder.rewrite(&arrival, &task.gateway.composing, &RequestOverrides::default()).unwrap();
+            compose(recorder, &arrival, &task.gateway.composing, &RequestOverrides::default()).unwrap();
         let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
         let woven = check_woven(format, &outgoing, &body);
         assert!(woven.len() < body.len(), "{format}");
@@ -565,7 +567,7 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
             let arrival =
                 RequestArrival { principal, format, body: &body, shared: None, header: &header, at, purpose };
             let Gateway { recorder, composing, .. } = &task.gateway;
-            let composed = recorder.rewrite(&arrival, composing, &RequestOverrides::default()).unwrap();
+            let composed = compose(recorder, &arrival, composing, &RequestOverrides::default()).unwrap();
             let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
             assert_eq!(sent(&outgoing, &body).contains(RECALL_TOOL), expect, "{format} {session}: {body}");
             assert_eq!(outgoing.recall, expect, "{format} {session}");
@@ -871,7 +873,7 @@ fn who_has_its_provider_compact_by_another_path_gets_what_that_gives() {
     let arrival =
         RequestArrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
     let wishes = RequestOverrides { compact: Some(String::new()), ..RequestOverrides::default() };
-    let composed = task.gateway.recorder.rewrite(&arrival, &task.gateway.composing, &wishes).unwrap();
+    let composed = compose(&task.gateway.recorder, &arrival, &task.gateway.composing, &wishes).unwrap();
     assert!(matches!(composed.way, RequestDisposition::Forward(_)), "{:?}", composed.way);
 }
 

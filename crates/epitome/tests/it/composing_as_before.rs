@@ -3,7 +3,7 @@
 use epitome::{
     core::{Tokens, event::Timestamp},
     recorder::RequestArrival,
-    rewrite::{BodySlice, RequestDisposition, RequestOverrides, RewriteStatus},
+    rewrite::{BodySlice, RequestDisposition, RequestOverrides, RewriteStatus, compose, recall},
     wire::{
         Format,
         caller::RequestPurpose,
@@ -62,7 +62,8 @@ fn the_tool_is_still_offered_after_the_client_had_its_history_compacted_without_
     let (at, purpose) = (Timestamp(1_000_000), Some(RequestPurpose::Compaction));
     let arrival =
         RequestArrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
-    let asked = gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
+    let asked =
+        compose(&gateway.recorder, &arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
     let RequestDisposition::Forward(outgoing) = asked.way else { panic!("{:?}", asked.way) };
     assert!(!sent(&outgoing, &body).contains(RECALL_TOOL));
     let bodies = play(&mut gateway, &mut agent, 2);
@@ -197,7 +198,7 @@ fn crowd(gateway: &Gateway, from: usize) {
             at,
             purpose: None,
         };
-        gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
+        compose(&gateway.recorder, &arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
     }
 }
 
@@ -228,7 +229,7 @@ fn a_request_under_way_outlasts_what_is_remembered_of_its_session() {
     let mut splice = RecallSplice::whole(format);
     splice.push(answer.to_string().as_bytes(), &mut Vec::new());
     let SpliceVerdict::Recall(recalls) = splice.end(&mut Vec::new()) else { panic!("it asks back") };
-    assert!(gateway.recorder.recall(&mut ticket, &arrival, &recalls).unwrap().is_some());
+    assert!(recall(&gateway.recorder, &mut ticket, &arrival, &recalls).unwrap().is_some());
     crowd(&gateway, 520);
     let refused =
         ContextOverflow { limit: Some(Tokens(outgoing.done.after.0 / 2)), asked: Some(outgoing.done.after) };

@@ -11,7 +11,7 @@ use epitome::{
         profile::Profiles,
     },
     recorder::{EndedExchange, ExchangeOutcome, FinishOutcome, PendingRecord, PlacementKind, RequestArrival},
-    rewrite::{RequestDisposition, RequestOverrides, RewrittenRequest},
+    rewrite::{RequestDisposition, RequestOverrides, RewrittenRequest, compose},
     session::verify_call,
     wire::{Format, PromptMemo},
 };
@@ -247,7 +247,7 @@ fn ask(
         purpose: None,
     };
     let composed =
-        gateway.recorder.rewrite(&arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
+        compose(&gateway.recorder, &arrival, &gateway.composing, &RequestOverrides::default()).unwrap();
     let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
     (composed.ticket, outgoing)
 }

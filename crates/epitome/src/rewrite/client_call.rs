@@ -1,0 +1,108 @@
+//! One call of a thread, written from its client's request: decided, written and committed in turn.
+
+use epitome_core::Seq;
+
+use super::{
+    RewriteReport, RewriteStatus, RewrittenRequest,
+    client_cache::RequestCacheFacts,
+    rewrite_body::{RewriteInput, RewriteState, RewrittenBody},
+    thread_cache::CachedThread,
+};
+use crate::session::{
+    SessionError,
+    call_input::CallInput,
+    next_call::{CallDraft, PreparedCall},
+    state::SessionState,
+};
+
+/// Makes the next request of a thread from its client's. `None` if the log has another history, or if it would be too
+/// large.
+pub(super) fn rewrite_request(
+    live: &CachedThread,
+    (after, mut arriving): (Seq, CallInput),
+    mut request: RewriteInput<'_, '_>,
+) -> Result<Option<(PreparedCall, RewrittenRequest)>, SessionError> {
+    let mut loom = live.rewrite_state()?;
+    arriving.recall = loom.recall_offer(&request);
+    let is_new_thread = arriving.opens.is_some();
+    let mut state = live.desk.state_for_client(after, &mut arriving)?;
+    let committed = commit_client_call(live, &mut state, &mut loom, (after, arriving), &mut request);
+    let restored = match &committed {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) | Err(_) => live.desk.restore_state(&mut state, is_new_thread),
+    };
+    drop(state);
+    let Some(CommittedCall { made, body, last }) =
+        committed.map_err(|error| restored.err().unwrap_or(error))?
+    else {
+        return Ok(None);
+    };
+    let RewrittenBody { cuts, script, full, grown } = body;
+    let recall = request.recall;
+    if let Some(client) = request.client {
+        let held = client.caches.find(client.beginnings, client.at, last.lifetime);
+        let known = RequestCacheFacts {
+            full,
+            after: made.tokens,
+            of_session: loom.last_sent().filter(|_| last.is_warm),
+            is_asked: loom.asks_for_cache(),
+            is_unread: last.is_unread,
+        };
+        loom.client = held.cache(held.tokens(&request.frame, full), known);
+    }
+    let cache = loom.client;
+    loom.note_sent(request, script, grown);
+    let done = RewriteReport {
+        call: Some((live.desk.thread, made.call)),
+        epoch: made.epoch,
+        cause: made.cause.as_ref().map(ToString::to_string),
+        before: full,
+        after: made.tokens,
+        cache,
+        compaction: made.compaction.clone(),
+        left: RewriteStatus::Composed,
+    };
+    Ok(Some((made, RewrittenRequest { cuts, done, recall })))
+}
+
+/// A call that was rewritten from its client's request and recorded.
+struct CommittedCall {
+    made: PreparedCall,
+    body: RewrittenBody,
+    last: LastCallCache,
+}
+
+/// State of the provider's cache before a call.
+struct LastCallCache {
+    /// True if it may still hold the last request.
+    is_warm: bool,
+    is_unread: bool,
+    lifetime: Option<u64>,
+}
+
+/// Decides, writes and commits a client's call. `None` if its client has another history than the log, or if it would be
+/// too large.
+fn commit_client_call(
+    live: &CachedThread,
+    state: &mut SessionState,
+    loom: &mut RewriteState,
+    (after, arriving): (Seq, CallInput),
+    request: &mut RewriteInput<'_, '_>,
+) -> Result<Option<CommittedCall>, SessionError> {
+    let engine = &*live.desk;
+    let mut draft = CallDraft::for_client(engine, state, arriving)?;
+    let last = LastCallCache {
+        is_warm: state.is_warm(engine.now()),
+        is_unread: state.cache.is_unread(),
+        lifetime: state.cache_lifetime(),
+    };
+    if request.below.is_some_and(|tried| state.view().context().tokens() >= tried) {
+        return Ok(None);
+    }
+    request.recall = state.offers_recall();
+    let Some((written, body)) = loom.write_body(&engine.store, state, &mut draft, request, after)? else {
+        return Ok(None);
+    };
+    let made = draft.commit(engine, state, written)?;
+    Ok(Some(CommittedCall { made, body, last }))
+}

@@ -1,0 +1,116 @@
+//! Requests that are made again because their provider refused the first as too long.
+
+use std::sync::Arc;
+
+use epitome_core::Tokens;
+use epitome_wire::{
+    incoming::{IncomingRequest, RequestFrame},
+    overflow::ContextOverflow,
+};
+
+use super::{
+    RewriteSettings, RewrittenRequest, client_call::rewrite_request, rewrite_body::RewriteInput,
+    thread_cache::CachedThread,
+};
+use crate::{
+    recorder::{PendingRecord, RecordError, RequestArrival, TrafficRecorder},
+    session::{SessionError, call_input::CallInput, next_call::PreparedCall},
+};
+
+/// Makes a composed request smaller after its provider refused it as too long. `None` if that is impossible.
+pub fn compose_smaller(
+    recorder: &TrafficRecorder,
+    ticket: &mut PendingRecord,
+    arrival: &RequestArrival<'_>,
+    composing: &RewriteSettings,
+    refused: ContextOverflow,
+) -> Result<Option<RewrittenRequest>, RecordError> {
+    let mut seen = IncomingRequest::read(arrival.format, arrival.body, &recorder.memo)?;
+    recorder.resolve(arrival.principal, &mut seen)?;
+    let Some(frame) = seen.frame() else { return Ok(None) };
+    if !recorder.write_now(ticket)? {
+        return Ok(None);
+    }
+    if ticket.call.is_none() {
+        return compose_relayed(recorder, ticket, (&seen, frame), (arrival, composing), refused);
+    }
+    let (Some(call), Some(live)) = (ticket.call, recorder.lives.of(ticket)) else { return Ok(None) };
+    let unsent = ticket.unsent;
+    let request = RewriteInput {
+        seen: &seen,
+        shared: arrival.shared,
+        frame,
+        unsent,
+        recall: false,
+        takes_tools: true,
+        below: None,
+        client: None,
+    };
+    let made = smaller(&live, request, (call, refused));
+    live.work();
+    mark_replaced(recorder, ticket, made)
+}
+
+/// Composes a request that was sent as it came, and that its provider refused as too long. It is a client's own
+/// summary, or a first request that left before it was counted.
+fn compose_relayed(
+    recorder: &TrafficRecorder,
+    ticket: &mut PendingRecord,
+    (seen, frame): (&IncomingRequest<'_>, RequestFrame<'_>),
+    (arrival, composing): (&RequestArrival<'_>, &RewriteSettings),
+    refused: ContextOverflow,
+) -> Result<Option<RewrittenRequest>, RecordError> {
+    let Some(model) = seen.model() else { return Ok(None) };
+    let setup = recorder.lives.setup(seen.format(), &model.0, composing);
+    let window = composing.window.into_iter().chain(refused.limit).min();
+    let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
+    let place = (ticket.session, ticket.thread);
+    let made = CachedThread::open(recorder.store(), place, setup, composing, None).and_then(|live| {
+        live.is_limited(limit)?;
+        let request = RewriteInput {
+            seen,
+            shared: arrival.shared,
+            frame,
+            unsent: None,
+            recall: false,
+            takes_tools: seen.has_tools(),
+            below: None,
+            client: None,
+        };
+        Ok((rewrite_request(&live, (ticket.head, CallInput::default()), request)?, live))
+    });
+    let made = made.map(|(made, live)| {
+        ticket.live = Some(Arc::new(live));
+        made
+    });
+    mark_replaced(recorder, ticket, made)
+}
+
+/// Marks a ticket as one whose call was made again, or could not be, after the first request had left.
+pub(super) fn mark_replaced(
+    recorder: &TrafficRecorder,
+    ticket: &mut PendingRecord,
+    made: Result<Option<(PreparedCall, RewrittenRequest)>, SessionError>,
+) -> Result<Option<RewrittenRequest>, RecordError> {
+    if let Ok(Some((made, outgoing))) = made {
+        recorder.move_to_head(ticket, made.head, Some(made.call));
+        return Ok(Some(outgoing));
+    }
+    // The memory of a request that was rewritten in vain is wrong.
+    recorder.lives.forget(ticket.thread);
+    match made {
+        Err(SessionError::Store(error)) if !error.is_conflict() => Err(error.into()),
+        _ => Ok(None),
+    }
+}
+
+/// The same request, after its provider refused it.
+fn smaller(
+    live: &CachedThread,
+    request: RewriteInput<'_, '_>,
+    (call, refused): (u64, ContextOverflow),
+) -> Result<Option<(PreparedCall, RewrittenRequest)>, SessionError> {
+    let tried = live.desk.note_overflow(call, refused)?;
+    let head = live.desk.state()?.head();
+    rewrite_request(live, (head, CallInput::default()), RewriteInput { below: Some(tried), ..request })
+}
