@@ -55,6 +55,22 @@ impl<'p> TargetModel<'p> {
         most.min(WindowReserves::default().output)
     }
 
+    /// The most input that the model accepts, by the provider's count; `None` if unknown. `window` stands for the profile's,
+    /// `answer` is the length of the answer, if known.
+    pub fn input_limit(self, window: Option<Tokens>, answer: Option<Tokens>) -> Option<Tokens> {
+        let usual = WindowReserves::default();
+        // Of a configured window a quarter is left for the answer, or as much as a budget usually leaves. A request for
+        // more than half of it is unlikely to get it.
+        let left = |window: Tokens| match answer {
+            Some(answer) => answer.min(Tokens(window.0 / 2)),
+            None => usual.output.min(Tokens(window.0 / 4)),
+        };
+        let given = window.map(|window| window.less(left(window)));
+        let reserves = WindowReserves { output: answer.unwrap_or(usual.output), ..usual };
+        let known = self.profile.map(|profile| Budget::for_profile(profile, reserves).ceiling());
+        given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()
+    }
+
     /// Rendering options by which the provider accepts a request. Cache marks stay as they are.
     pub fn options(self) -> RenderOptions {
         let own = RenderOptions::of(self.format);

@@ -9,10 +9,11 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use epitome::{
+    call_settings::TargetModel,
     compact,
     core::{
         Event, Seq, ThreadId, Tokens,
-        budget::{Budget, WindowReserves},
+        budget::Budget,
         context::EventNaming,
         policy::{Policy, PolicyError},
         profile::{ModelWindow, Profile, Profiles},
@@ -398,12 +399,13 @@ impl ViewArgs {
             // Only the window of an unknown model is known: a quarter of it is left for the answer, or less
             // if that is the usual room.
             (None, None) if let Some(window) = given => {
-                let answer = WindowReserves::default().output.min(Tokens(window.0 / 4));
+                let limit = TargetModel::new(plan.format, None).input_limit(given, None).unwrap_or(window);
+                let answer = window.less(limit);
                 notes.push(format!(
                     "no budget was given: the window of {window} tokens that its calls were made for less {answer} for an \
                      answer is taken"
                 ));
-                Ok(plan.trust.budget_within(window.less(answer)))
+                Ok(plan.trust.budget_within(limit))
             }
             (None, None) => {
                 bail!("say how much the request may hold: --budget 50k, or --model with --budget 45%")

@@ -11,6 +11,7 @@ mod client_examples;
 mod compact_command;
 mod early_release;
 mod fork_inheritance;
+mod fork_places;
 mod incremental_hash;
 mod recall_answers;
 mod reconstruct;

@@ -19,7 +19,7 @@ use epitome_wire::{
 };
 
 use super::{
-    rewrite_body::{LoggedUnitForms, RewriteInput, RewriteState},
+    rewrite_body::{LoggedUnitForms, RelayedBody, RewriteInput, RewriteState},
     unit_events::is_item,
 };
 use crate::{
@@ -170,6 +170,49 @@ impl RelayedThread {
         for event in &commit.events {
             self.push(event);
         }
+        let RelayedBody { hash, bytes, script, pieces } = self.record_body(store, arrival, seen)?;
+        let number = self.calls;
+        let mut records = Vec::new();
+        let (policy, rendering) = (policy(), rendering(seen.format()));
+        let call = NewCall {
+            head: self.head.seq,
+            time: Some(arrival.at),
+            model: seen.model().map(|model| model.0),
+            format: seen.format().dialect().name().to_owned(),
+            policy: policy.hash,
+            profile: None,
+            rendering: rendering.hash,
+            summary: None,
+            epoch: 0,
+            cause: None,
+            pass: None,
+            sent: NewCall::RELAYED_SENT.to_owned(),
+            steps: "{}".to_owned(),
+            plan: None,
+            script: Some(script),
+            estimated: Tokens(0),
+            hash,
+            bytes,
+        };
+        if !self.is_named {
+            records.extend([policy, rendering].map(CommitRecord::Content));
+        }
+        records.extend(pieces.into_iter().map(CommitRecord::Piece));
+        records.extend([CommitRecord::CallsSoFar(number), CommitRecord::Call(call)]);
+        self.is_named = true;
+        self.calls += 1;
+        let old = self.recent.len().saturating_sub(RECENT);
+        drop(self.recent.drain(..old));
+        Ok((number, records))
+    }
+
+    /// Records the body of a request whose events are known.
+    fn record_body(
+        &mut self,
+        store: &SqliteStore,
+        arrival: &RequestArrival<'_>,
+        seen: &IncomingRequest<'_>,
+    ) -> Result<RelayedBody, SessionError> {
         let count = self.loom.units.ends(seen.units().iter().map(|unit| unit.digest)).len();
         let is_here = seen.follows() == PriorHistory::Nothing;
         let frame = seen.frame().filter(|frame| is_here && frame.is_whole() && frame.units.len() <= count);
@@ -191,40 +234,7 @@ impl RelayedThread {
             items.map(|(seq, event)| (*seq, &*event.raw.json)).collect()
         };
         let mut logged = LoggedUnitForms::new(&units, between, items);
-        let body = self.loom.relay(store, request, &mut |unit| logged.of(unit))?;
-        let number = self.calls;
-        let mut records = Vec::new();
-        let (policy, rendering) = (policy(), rendering(seen.format()));
-        let call = NewCall {
-            head: self.head.seq,
-            time: Some(arrival.at),
-            model: seen.model().map(|model| model.0),
-            format: seen.format().dialect().name().to_owned(),
-            policy: policy.hash,
-            profile: None,
-            rendering: rendering.hash,
-            summary: None,
-            epoch: 0,
-            cause: None,
-            pass: None,
-            sent: NewCall::RELAYED_SENT.to_owned(),
-            steps: "{}".to_owned(),
-            plan: None,
-            script: Some(body.script),
-            estimated: Tokens(0),
-            hash: body.hash,
-            bytes: body.bytes,
-        };
-        if !self.is_named {
-            records.extend([policy, rendering].map(CommitRecord::Content));
-        }
-        records.extend(body.pieces.into_iter().map(CommitRecord::Piece));
-        records.extend([CommitRecord::CallsSoFar(number), CommitRecord::Call(call)]);
-        self.is_named = true;
-        self.calls += 1;
-        let old = self.recent.len().saturating_sub(RECENT);
-        drop(self.recent.drain(..old));
-        Ok((number, records))
+        self.loom.relay(store, request, &mut |unit| logged.of(unit))
     }
 }
 

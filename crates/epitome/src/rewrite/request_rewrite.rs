@@ -6,10 +6,7 @@ use epitome_core::{
     Event, Fact, Seq, SessionId, ThreadId, Tokens, budget::Budget, context::EventNaming,
     event::CompactionTrigger, id::ModelName, projection::project,
 };
-use epitome_store::{
-    NewThread, SqliteStore, StoreError, ThreadStart,
-    records::{CallRow, HeadPromotion, ThreadCommit, ThreadOpening},
-};
+use epitome_store::{StoreError, ThreadStart, records::ThreadCommit};
 use epitome_wire::{
     caller::RequestPurpose,
     incoming::{PriorHistory, RequestFrame},
@@ -21,7 +18,7 @@ use super::{
     client_cache::{PrefixLookup, RequestPrefixes},
     client_call::rewrite_request,
     client_examples::{self, ExampleBudget},
-    compact_command, early_release,
+    compact_command, early_release, fork_places,
     rewrite_body::RewriteInput,
     thread_cache::CachedThread,
 };
@@ -30,13 +27,12 @@ use crate::{
     holdout::HoldoutGroup,
     recorder::{
         PendingRecord, PlacementKind, ReceivedRequest, RecordError, RequestArrival, TrafficRecorder,
-        as_conflict,
-        placement::{RequestPlace, ThreadKind},
+        as_conflict, placement::RequestPlace,
     },
     session::{
         SessionError,
         call_input::{CallInput, LimitTrust, WriteTiming},
-        engine::BUILT_IN_NAME,
+        engine::{BUILT_IN_NAME, SessionEngine},
         manual_compaction,
         setup::{ObservedLimits, RequestLimit, SessionSetup},
     },
@@ -181,14 +177,14 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
             (status, _) => return relayed(place, status),
         };
         let Some(target) = self.target() else { return relayed(place, RewriteStatus::Unfit) };
-        let mut place = self.beside_its_answer(place)?;
+        let mut place = fork_places::beside_its_answer(self.recorder.store(), place)?;
         let command = self.command();
         let is_first = place.placed == PlacementKind::Began;
         let mut may_leave =
             is_first && !self.is_cramped && command.is_none() && self.fits_unchanged(&frame, &target);
         // From here on the work grows with the new events, and all of a first request is new.
         if !may_leave && self.is_cramped {
-            place = self.without_examples(place)?;
+            place = fork_places::without_examples(self.recorder.store(), place, &self.request.seen)?;
         } else if !may_leave && is_first {
             protect_examples(&mut place.new, &target);
         }
@@ -260,13 +256,16 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
             Ok(true) => return Ok(None),
             Err(error) => return self.give_up(thread, error),
         }
-        match self.with_examples(&live, &place) {
-            Ok(None) => {}
-            Ok(Some(place)) => {
-                let target = CallTarget { setup: live.setup(), limit };
-                return self.fork(place, &target, frame);
+        if !self.is_cramped {
+            let (store, seen) = (self.recorder.store(), &self.request.seen);
+            match fork_places::with_examples(store, &live, &place, seen) {
+                Ok(None) => {}
+                Ok(Some(place)) => {
+                    let target = CallTarget { setup: live.setup(), limit };
+                    return self.fork(place, &target, frame);
+                }
+                Err(error) => return self.give_up(thread, error),
             }
-            Err(error) => return self.give_up(thread, error),
         }
         live.summarise_with(self.summariser.as_ref());
         let (commit, placed) = self.recorder.commit_at_place(&self.request, place);
@@ -448,7 +447,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         frame: RequestFrame<'b>,
     ) -> Result<Option<RecordedDisposition>, RecordError> {
         let place_of = (place.session, place.thread);
-        let mut place = self.after_its_call(place)?;
+        let mut place = fork_places::after_its_call(self.recorder.store(), place)?;
         let inherited = self.inherited(&place)?;
         let compaction = inherited.as_ref().and_then(|inherited| inherited.compaction.clone());
         place.new.splice(0..0, compaction);
@@ -512,64 +511,6 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         Ok(self.is_cramped)
     }
 
-    /// The same history in a fork in which its examples are not instructions. The beginning of a session is not a
-    /// fork, and has not been written yet.
-    fn without_examples(&self, place: RequestPlace) -> Result<RequestPlace, StoreError> {
-        let store = self.recorder.store();
-        let of = match &place.opens {
-            Some(ThreadOpening { thread: NewThread { start: ThreadStart::Fork { of, .. }, .. }, .. }) => *of,
-            Some(_) => return Ok(place),
-            None => place.thread,
-        };
-        let Some(at) = client_examples::before_examples(store, of)? else { return Ok(place) };
-        let name = store.thread(of)?.name;
-        Ok(told_again(place, (of, at), (name, "without examples"), self.request.seen.events(0)))
-    }
-
-    /// The same history in a fork in which its examples are instructions, if it has any and a limit now demands a
-    /// compaction for the first time. Before that they need no protection, and a compaction that someone requests may
-    /// summarise them.
-    fn with_examples(
-        &self,
-        live: &CachedThread,
-        place: &RequestPlace,
-    ) -> Result<Option<RequestPlace>, SessionError> {
-        if self.is_cramped || place.opens.is_some() || place.placed != PlacementKind::Continued {
-            return Ok(None);
-        }
-        let (budget, new) = {
-            let state = live.desk.state()?;
-            let (context, budget) = (state.view().context(), state.budget());
-            // No token is shorter than a byte: nearly always nothing need be counted.
-            let bytes = Tokens(place.new.iter().map(|event| event.raw.json.len() as u64).sum());
-            if context.summary().is_some() || context.tokens() + bytes <= budget.force() {
-                return Ok(None);
-            }
-            let new: Tokens = place.new.iter().map(|event| state.setup.meter.event(event, None)).sum();
-            if context.tokens() + new <= budget.force() {
-                return Ok(None);
-            }
-            (budget, new)
-        };
-        let store = self.recorder.store();
-        let thread = store.thread(place.thread)?;
-        if thread.start != ThreadStart::Root {
-            return Ok(None);
-        }
-        let (setup, seen_first) = (live.setup(), client_examples::first_seen(store, place.thread)?);
-        let room = example_room(&setup, &budget);
-        let room = ExampleBudget { asked: new, ..room };
-        let mut new = self.request.seen.events(0);
-        let ends = new.iter().enumerate().filter(|(_, event)| event.normal.is_some());
-        let first = ends.take(seen_first).last().map_or(0, |(at, _)| at + 1);
-        let Some(at) = client_examples::last_opening_event(store, place.thread)? else { return Ok(None) };
-        if !client_examples::convert_to_instructions(&mut new[..first], room) {
-            return Ok(None);
-        }
-        let place = RequestPlace { new: Vec::new(), opens: None, key: place.key.clone(), ..*place };
-        Ok(Some(told_again(place, (thread.id, at), (thread.name, "with examples"), new)))
-    }
-
     /// The first event of a request after the newest answer that was given here. Clients put more than a prompt there, with
     /// answers between that no model gave. `None` for a thread that is seen for the first time: it is unknown which of its
     /// answers were given by a model.
@@ -587,18 +528,6 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         Some(Seq(place.after.next().0 + answered))
     }
 
-    /// Moves the fork point of a fork that begins with another answer to after the decisions made for the question, so
-    /// that the fork keeps them.
-    fn after_its_call(&self, mut place: RequestPlace) -> Result<RequestPlace, StoreError> {
-        if let Some(opens) = &mut place.opens
-            && let ThreadStart::Fork { of, at } = &mut opens.thread.start
-        {
-            *at = decided(self.recorder.store(), *of, *at)?;
-            place.after = *at;
-        }
-        Ok(place)
-    }
-
     /// The state a fork takes from its parent.
     fn inherited(&self, place: &RequestPlace) -> Result<Option<ForkInheritance>, StoreError> {
         let Some(ThreadStart::Fork { of, at }) = place.opens.as_ref().map(|opens| &opens.thread.start) else {
@@ -607,47 +536,6 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let new = place.new.iter().filter(|event| event.normal.is_some()).count();
         let shared = self.request.seen.units().len().saturating_sub(new);
         ForkInheritance::read(self.recorder.store(), *of, *at, shared, &place.new)
-    }
-
-    /// Moves a request that already has an answer to a fork, which holds the question and the decisions made for it,
-    /// so that its new answer stands beside the old one. A fork that waits for its answer still is the same question,
-    /// asked again.
-    fn beside_its_answer(&self, place: RequestPlace) -> Result<RequestPlace, StoreError> {
-        if place.placed != PlacementKind::Forked || place.opens.is_some() {
-            return Ok(place);
-        }
-        let store = self.recorder.store();
-        let of = store.thread(place.thread)?;
-        let at = decided(store, place.thread, place.after)?;
-        let mut time = 0_u64;
-        loop {
-            time += 1;
-            let told = [of.id.to_string(), at.to_string(), "again".to_owned(), time.to_string()];
-            let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.id.uuid());
-            match store.thread(id) {
-                Ok(known) if known.head.link.normal == place.link => {
-                    return Ok(RequestPlace {
-                        thread: id,
-                        after: known.head.seq,
-                        placed: PlacementKind::Retried,
-                        ..place
-                    });
-                }
-                Ok(_) => {}
-                Err(StoreError::UnknownThread(_)) => {
-                    let start = ThreadStart::Fork { of: of.id, at };
-                    let key = place.key.clone();
-                    let thread = NewThread { id, session: place.session, name: of.name, start, key };
-                    let head = match place.line {
-                        ThreadKind::Main => HeadPromotion::Yes,
-                        ThreadKind::Side => HeadPromotion::No,
-                    };
-                    let opens = Some(ThreadOpening { session: None, thread, head });
-                    return Ok(RequestPlace { thread: id, after: at, opens, ..place });
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Focus of a requested compaction; `None` if none is requested.
@@ -674,23 +562,8 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let done = live.and_then(|live| {
             live.summarise_with(self.summariser.as_ref());
             live.is_limited(*limit)?;
-            let desk = &live.desk;
-            let told = if desk.maker.is_some() {
-                manual_compaction::order(desk, CompactionTrigger::Manual, focus, None)?;
-                let words = "A summary is being written; it takes effect with the next message after it is ready.";
-                answer(words.to_owned())
-            } else {
-                let before = desk.state()?.view().context().tokens();
-                manual_compaction::compact_built_in(desk, CompactionTrigger::Manual, focus, None)?;
-                let after = desk.state()?.view().context().tokens();
-                RequestDisposition::Answer {
-                    words: format!(
-                        "Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record."
-                    ),
-                    compaction: Some((CompactionTrigger::Manual, BUILT_IN_NAME.to_owned())),
-                }
-            };
-            let head = desk.state()?.head();
+            let told = compact_session(&live.desk, focus)?;
+            let head = live.desk.state()?.head();
             self.recorder.lives.put(ticket.thread, &live);
             live.work();
             Ok((told, head))
@@ -712,60 +585,31 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     }
 }
 
-/// The place of a history that is repeated from a thread's opening on, in a fork of this kind.
-fn told_again(
-    place: RequestPlace,
-    (of, at): (ThreadId, Seq),
-    (name, kind): (String, &str),
-    new: Vec<Event>,
-) -> RequestPlace {
-    let told = [of.to_string(), at.to_string(), kind.to_owned(), place.link.to_string()];
-    let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.uuid());
-    let start = ThreadStart::Fork { of, at };
-    let thread = NewThread { id, session: place.session, name, start, key: place.key.clone() };
-    let head = if place.line == ThreadKind::Main { HeadPromotion::Yes } else { HeadPromotion::No };
-    let opens = Some(ThreadOpening { session: None, thread, head });
-    RequestPlace { thread: id, after: at, new, opens, placed: PlacementKind::Forked, ..place }
-}
-
-/// Room for examples within a budget.
-fn example_room<'s>(setup: &'s SessionSetup, budget: &Budget) -> ExampleBudget<'s> {
-    let (ceiling, force, asked) = (budget.ceiling(), budget.force(), Tokens(0));
-    ExampleBudget { ceiling, force, asked, meter: &setup.meter }
+/// Compacts a session at once, or orders the summary from its model. Returns the answer for the client.
+fn compact_session(engine: &SessionEngine, focus: Option<&str>) -> Result<RequestDisposition, SessionError> {
+    let trigger = CompactionTrigger::Manual;
+    if engine.maker.is_some() {
+        manual_compaction::order(engine, trigger, focus, None)?;
+        let words = "A summary is being written; it takes effect with the next message after it is ready.";
+        return Ok(answer(words.to_owned()));
+    }
+    let before = engine.state()?.view().context().tokens();
+    manual_compaction::compact_built_in(engine, trigger, focus, None)?;
+    let after = engine.state()?.view().context().tokens();
+    let words = format!(
+        "Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record."
+    );
+    Ok(RequestDisposition::Answer { words, compaction: Some((trigger, BUILT_IN_NAME.to_owned())) })
 }
 
 /// Turns the examples at the beginning of a first request into instructions, if they need protection: the request is more than
 /// there is room for.
 fn protect_examples(new: &mut [Event], target: &CallTarget) {
-    let room = example_room(&target.setup, &target.budget());
+    let room = fork_places::example_room(&target.setup, &target.budget());
     if room.is_exceeded(new) {
         let asked = client_examples::question_tokens(new, &target.setup.meter);
         client_examples::convert_to_instructions(new, ExampleBudget { asked, ..room });
     }
-}
-
-/// Place of a question, including all decisions made for it before it was answered.
-fn decided(store: &SqliteStore, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
-    let mut from = after.next();
-    let answered = loop {
-        let page = store.digests(thread, from, 64)?;
-        match (page.iter().find(|(_, digest, _)| digest.is_some()), page.last()) {
-            (Some((seq, ..)), _) => break *seq,
-            (None, Some((last, ..))) => from = last.next(),
-            (None, None) => break Seq(u64::MAX),
-        }
-    };
-    let mut row = store.last_call(thread)?;
-    while let Some(CallRow { number, call, .. }) = row {
-        if call.head < after {
-            break;
-        }
-        if call.head < answered {
-            return Ok(call.head);
-        }
-        row = number.checked_sub(1).map(|before| store.call(thread, before)).transpose()?;
-    }
-    Ok(after)
 }
 
 fn answer(words: String) -> RequestDisposition {

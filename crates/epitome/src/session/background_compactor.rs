@@ -304,78 +304,103 @@ fn finish(
     by: String,
     started: Timestamp,
 ) -> Result<(), SessionError> {
-    let attempt = |error: Option<String>, detail: serde_json::Value| JobAttempt {
-        summariser: by.clone(),
-        started,
-        ended: desk.now(),
-        error,
-        detail: Some(detail.to_string()),
-    };
-    let checked = match drafted {
+    let attempt = FinishedAttempt { desk, worker, row, by, started };
+    match drafted {
         Ok(Some(drafted)) => {
             let used = json!({ "asks": drafted.asks, "usage": drafted.usage });
-            check(&drafted, material)
-                .map(|(brief, report)| (brief, report, used.clone()))
-                .map_err(|error| (DraftFailure::other(AttemptFault::Rejected, error), used))
+            match check(&drafted, material) {
+                Ok((brief, report)) => attempt.leave_ready(material, &brief, &report, &used),
+                Err(error) => attempt.fail(DraftFailure::other(AttemptFault::Rejected, error), &used),
+            }
         }
         Ok(None) => {
             let caps = &material.detail.drafting.caps;
             let focus = material.focus.as_ref();
             let brief = summary::summarise_for(focus, &material.span, material.previous.as_ref(), caps);
-            Ok((brief, json!({}), json!({})))
+            attempt.leave_ready(material, &brief, &json!({}), &json!({}))
         }
-        Err(failed) => Err((failed, json!({}))),
-    };
-    match checked {
-        Ok((brief, report, used)) => {
-            let covered = SeqSet::run(row.job.first, row.job.through);
-            let names = EventNaming::Thread(row.job.thread);
-            let text = brief.render(&covered, material.detail.limit, &material.meter, names);
-            let tokens_after = material.meter.text(&text);
-            let summary = NewSummary {
-                author: by.clone(),
-                prompt_version: prompt::PROMPT_VERSION.clone(),
-                text,
-                brief: serde_json::to_string(&brief).expect("items hold only strings and numbers"),
-                report: report.to_string(),
-                created: desk.now(),
-            };
-            if desk.store.finish_job(row.job.id, worker, summary, attempt(None, used))? {
-                desk.listeners.report(
-                    desk.session,
-                    LifecycleEvent::Ended {
-                        thread: row.job.thread,
-                        job: Some(row.job.id),
-                        by,
-                        tokens_before: material.detail.covered,
-                        tokens_after,
-                    },
-                );
-            }
-        }
-        Err((DraftFailure::Lost, _)) => {
-            tracing::info!(target: "epitome::compaction", "the job was taken over");
-        }
-        Err((DraftFailure::Summariser { fault, why, rest }, used)) => {
-            let now = desk.now();
-            let back_off = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
-            let asked_for = rest.and_then(|rest| i64::try_from(rest.as_millis()).ok()).unwrap_or(0);
-            let said = attempt(Some(why.clone()), used);
-            let retry = RetryDecision::RetryAt(Timestamp(now.0.saturating_add(back_off.max(asked_for))));
-            let mine = desk.store.fail_job(row.job.id, worker, said, retry)?;
-            let open = desk.maker.as_ref().map_or(Ok(false), |maker| rests(desk, row, maker, now))?;
-            let is_worn = row.attempts >= circuit_breaker::FAILURES_TO_OPEN as u64;
-            let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
-            if mine {
-                let (thread, job) = (row.job.thread, row.job.id);
-                desk.listeners.report(
-                    desk.session,
-                    LifecycleEvent::Failed { thread, job, by, fault, error: why, next },
-                );
-            }
+        Err(failed) => attempt.fail(failed, &json!({})),
+    }
+}
+
+/// An attempt at a job that came to an end.
+struct FinishedAttempt<'a> {
+    desk: &'a SessionEngine,
+    worker: &'a str,
+    row: &'a JobRow,
+    by: String,
+    started: Timestamp,
+}
+
+impl FinishedAttempt<'_> {
+    /// The record of it. `used` is what the model reported.
+    fn record(&self, error: Option<String>, used: &serde_json::Value) -> JobAttempt {
+        JobAttempt {
+            summariser: self.by.clone(),
+            started: self.started,
+            ended: self.desk.now(),
+            error,
+            detail: Some(used.to_string()),
         }
     }
-    Ok(())
+
+    /// Leaves a summary ready to be adopted.
+    fn leave_ready(
+        self,
+        material: &JobMaterial,
+        brief: &StructuredSummary,
+        report: &serde_json::Value,
+        used: &serde_json::Value,
+    ) -> Result<(), SessionError> {
+        let Self { desk, row, .. } = self;
+        let covered = SeqSet::run(row.job.first, row.job.through);
+        let names = EventNaming::Thread(row.job.thread);
+        let text = brief.render(&covered, material.detail.limit, &material.meter, names);
+        let tokens_after = material.meter.text(&text);
+        let summary = NewSummary {
+            author: self.by.clone(),
+            prompt_version: prompt::PROMPT_VERSION.clone(),
+            text,
+            brief: serde_json::to_string(brief).expect("items hold only strings and numbers"),
+            report: report.to_string(),
+            created: desk.now(),
+        };
+        if desk.store.finish_job(row.job.id, self.worker, summary, self.record(None, used))? {
+            let event = LifecycleEvent::Ended {
+                thread: row.job.thread,
+                job: Some(row.job.id),
+                by: self.by,
+                tokens_before: material.detail.covered,
+                tokens_after,
+            };
+            desk.listeners.report(desk.session, event);
+        }
+        Ok(())
+    }
+
+    /// Records a failure, and when the job is tried again.
+    fn fail(self, failed: DraftFailure, used: &serde_json::Value) -> Result<(), SessionError> {
+        let Self { desk, row, .. } = self;
+        let DraftFailure::Summariser { fault, why, rest } = failed else {
+            tracing::info!(target: "epitome::compaction", "the job was taken over");
+            return Ok(());
+        };
+        let now = desk.now();
+        let back_off = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
+        let asked_for = rest.and_then(|rest| i64::try_from(rest.as_millis()).ok()).unwrap_or(0);
+        let said = self.record(Some(why.clone()), used);
+        let retry = RetryDecision::RetryAt(Timestamp(now.0.saturating_add(back_off.max(asked_for))));
+        let mine = desk.store.fail_job(row.job.id, self.worker, said, retry)?;
+        let open = desk.maker.as_ref().map_or(Ok(false), |maker| rests(desk, row, maker, now))?;
+        let is_worn = row.attempts >= circuit_breaker::FAILURES_TO_OPEN as u64;
+        let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
+        if mine {
+            let (thread, job) = (row.job.thread, row.job.id);
+            let event = LifecycleEvent::Failed { thread, job, by: self.by, fault, error: why, next };
+            desk.listeners.report(desk.session, event);
+        }
+        Ok(())
+    }
 }
 
 /// Ends a job that can never be done: another version wrote it, or it is damaged.

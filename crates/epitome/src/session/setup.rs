@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use epitome_core::{
     Tokens,
-    budget::{Budget, WindowReserves},
+    budget::Budget,
     id::ModelName,
     meter::Meter,
     policy::Policy,
@@ -67,7 +67,7 @@ impl SessionSetup {
         let profile = profiles.find(model).ok().cloned();
         let target = TargetModel::new(format, profile.as_ref());
         let meter = Arc::new(target.meter());
-        let limit = limit(window, profile.as_ref(), None);
+        let limit = target.input_limit(window, None);
         let answer = target.answer_limit();
         let answer = limit.map_or(answer, |limit| answer.min(Tokens(limit.0 / 4)));
         let model = ModelName(model.to_owned());
@@ -87,10 +87,14 @@ impl SessionSetup {
         Self { model, profile, meter, calls, limit, window, reserve, recorded }
     }
 
+    fn target(&self) -> TargetModel<'_> {
+        TargetModel::new(self.calls.format, self.profile.as_ref())
+    }
+
     /// The most that a request may hold if its sender gives the size of the window or the length of the answer:
     /// exactly that much is left for the answer.
     pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> RequestLimit {
-        RequestLimit { most: limit(window, self.profile.as_ref(), answer), window }
+        RequestLimit { most: self.target().input_limit(window, answer), window }
     }
 
     /// Returns true if requests are made with equal settings.
@@ -126,8 +130,7 @@ impl SessionSetup {
         };
         let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
         let base = Budget::new(ceiling).with_reserve(self.reserve);
-        let target = TargetModel::new(self.calls.format, self.profile.as_ref());
-        self.calls.policy.budget(target.with_thresholds(base))
+        self.calls.policy.budget(self.target().with_thresholds(base))
     }
 
     /// The share of a limit that is kept free because counts may be low: the profile's, until calls have shown one.
@@ -155,21 +158,6 @@ pub(crate) struct RequestLimit {
     most: Option<Tokens>,
     /// The configured window, in place of the profile's.
     pub(crate) window: Option<Tokens>,
-}
-
-/// The most input a model accepts, by the provider's count. `answer` is the length of an answer, if known.
-fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Tokens>) -> Option<Tokens> {
-    let usual = WindowReserves::default();
-    // Of a configured window a quarter is left for the answer, or as much as a budget usually leaves. A request for
-    // more than half of it is unlikely to get it.
-    let left = |window: Tokens| match answer {
-        Some(answer) => answer.min(Tokens(window.0 / 2)),
-        None => usual.output.min(Tokens(window.0 / 4)),
-    };
-    let given = window.map(|window| window.less(left(window)));
-    let reserves = WindowReserves { output: answer.unwrap_or(usual.output), ..usual };
-    let known = profile.map(|profile| Budget::for_profile(profile, reserves).ceiling());
-    given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()
 }
 
 /// Limits that the calls of a session have shown.
