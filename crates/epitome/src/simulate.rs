@@ -9,7 +9,7 @@ use std::sync::Arc;
 use epitome_core::{
     Fact, LoggedEvent, Seq, Tokens,
     budget::Budget,
-    context::EventNaming,
+    context::{Context, EventNaming},
     cost::{CacheTerms, Prompt},
     event::Timestamp,
     id::{AnswerId, ModelName},
@@ -226,6 +226,30 @@ impl SimulationSettings {
         NextCall { now, terms, focus, ..NextCall::default() }
     }
 
+    /// Report of a request that was made of a script.
+    fn report(
+        &self,
+        script: &MeteredThread,
+        context: &Context,
+        rendered: &RenderedRequest,
+        steps: Vec<ReductionStep>,
+        margin: TokenMargin,
+    ) -> CompactionReport {
+        let CallSettings { format, options, .. } = &self.calls;
+        CompactionReport {
+            before: project(&script.line, Arc::clone(&script.meter), script.names).tokens(),
+            after: compact::size_of(context, rendered),
+            budget: self.budget.ceiling() + margin.tokens,
+            margin,
+            target: self.budget.target(),
+            counter: context.meter().name(),
+            steps,
+            evictions: compact::evictions(context),
+            illegal: compact::unfixable_violations(*format, &rendered.body, &options.rules),
+            mended: Vec::new(),
+        }
+    }
+
     /// The same rehearsal for a request that stands alone, under a policy that takes the cache into account.
     /// No cache holds any of it and no reset follows it, so saving money is no reason to make it small: it is
     /// left as it is if it fits, and else filled but for room for a few calls.
@@ -317,14 +341,9 @@ pub fn next_request(
     let mut view = rehearsal.run(script, |call| {
         calls += 1;
         match call {
-            Ok(call) => {
-                now = call.at;
-                passes.extend(PolicyActions::of(
-                    call.number,
-                    call.at,
-                    call.prepared,
-                    call.view.context().tokens(),
-                ));
+            Ok(SimulationCall { number, at, prepared, view, .. }) => {
+                now = at;
+                passes.extend(PolicyActions::of(number, at, prepared, view.context().tokens()));
             }
             Err(_) => refused += 1,
         }
@@ -345,30 +364,9 @@ pub fn next_request(
     let on_the_way = passes.iter().filter(|_| !made_anew);
     let steps = on_the_way.chain(&last).flat_map(|pass| pass.steps.clone()).collect();
     passes.extend(last);
-    let whole = project(&script.line, Arc::clone(&script.meter), script.names);
-    let report = CompactionReport {
-        before: whole.tokens(),
-        after: compact::size_of(&context, &rendered),
-        budget: rehearsal.budget.ceiling() + margin.tokens,
-        margin,
-        target: rehearsal.budget.target(),
-        counter: context.meter().name(),
-        steps,
-        evictions: compact::evictions(&context),
-        illegal: compact::unfixable_violations(
-            rehearsal.calls.format,
-            &rendered.body,
-            &rehearsal.calls.options.rules,
-        ),
-        mended: Vec::new(),
-    };
-    Ok(SimulationResult {
-        compacted: CompactedRequest { rendered, context, report },
-        calls,
-        refused,
-        passes,
-        made_anew,
-    })
+    let report = rehearsal.report(script, &context, &rendered, steps, margin);
+    let compacted = CompactedRequest { rendered, context, report };
+    Ok(SimulationResult { compacted, calls, refused, passes, made_anew })
 }
 
 /// State of a script that is being played.

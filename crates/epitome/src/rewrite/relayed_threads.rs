@@ -234,7 +234,7 @@ impl RelayedThread {
             items.map(|(seq, event)| (*seq, &*event.raw.json)).collect()
         };
         let mut logged = LoggedUnitForms::new(&units, between, items);
-        self.loom.relay(store, request, &mut |unit| logged.of(unit))
+        self.loom.relay(store, request, &mut logged)
     }
 }
 

@@ -164,12 +164,12 @@ impl RewriteState {
         self.replanned = true;
     }
 
-    /// Records a request that is relayed as it came. `logged` returns the log's form of a unit.
-    pub(super) fn relay(
+    /// Records a request that is relayed as it came.
+    pub(super) fn relay<'l, F: FnOnce() -> LoggedItems<'l>>(
         &mut self,
         store: &SqliteStore,
         request: RewriteInput<'_, '_>,
-        logged: &mut LoggedUnitLookup<'_>,
+        logged: &mut LoggedUnitForms<'l, F>,
     ) -> Result<RelayedBody, SessionError> {
         let RewriteInput { seen, frame, .. } = &request;
         let mut pieces = Vec::new();
@@ -226,8 +226,7 @@ impl RewriteState {
         let full = context.tokens() + self.saved;
         let mut pieces = Vec::new();
         let mut logged = LoggedUnitForms::new(&self.units, frame.between, || items_of(state.view().line()));
-        let (script, changed) =
-            self.script(store, &mut |unit| logged.of(unit), (seen, frame), full, &mut pieces)?;
+        let (script, changed) = self.script(store, &mut logged, (seen, frame), full, &mut pieces)?;
         if (changed || !goes_on) && state.view().last().is_some() {
             // The policy did not change what was sent: the client did.
             let cause = if changed { EpochCause::Client } else { EpochCause::Format };
@@ -380,21 +379,53 @@ impl RewriteState {
     }
 
     /// The record of a request, and true if it changes a part that was sent before.
-    fn script(
+    fn script<'l, F: FnOnce() -> LoggedItems<'l>>(
         &self,
         store: &SqliteStore,
-        logged: &mut LoggedUnitLookup<'_>,
+        logged: &mut LoggedUnitForms<'l, F>,
         (seen, frame): (&IncomingRequest<'_>, &RequestFrame<'_>),
         full: Tokens,
         pieces: &mut Vec<HashedText>,
     ) -> Result<(RewriteRecord, bool), SessionError> {
-        let (taken, body, format) = (&self.taken, seen.body(), seen.format());
-        let mut script = RewriteRecord {
-            units: frame.units.len(),
-            lead: self.units.lead(),
-            full,
-            ..RewriteRecord::default()
-        };
+        let (taken, body) = (&self.taken, seen.body());
+        let mut script = RewriteRecord { full, ..self.envelope(frame, pieces) };
+        let last = self.last.as_ref();
+        let is_same_history = !self.lead_changed();
+        let is_same_frame = last.is_some_and(|last| *last.between == *frame.between);
+        let mut changed = false;
+        for unit in self.plan.kept_units(frame.units.len()) {
+            let sent = &body[frame.units[unit].clone()];
+            let was_sent = is_same_history && unit < taken.last.units;
+            let before =
+                last.filter(|_| was_sent).and_then(|last| Some(&last.body[last.units.get(unit)?.clone()]));
+            if !self.replanned && is_same_frame && before == Some(sent.as_bytes()) {
+                continue;
+            }
+            let form = taken.forms.get(&unit).filter(|_| is_same_history);
+            let said = logged.of(unit);
+            let known = match form {
+                Some(form) => form.sent(store, said.as_deref())?.map(Cow::into_owned),
+                None => said.clone(),
+            };
+            if known.as_deref() == Some(sent) {
+                continue;
+            }
+            let before = before.and_then(|before| str::from_utf8(before).ok());
+            if let Some(before) = before.or(known.as_deref().filter(|_| was_sent)) {
+                changed |= !history_rewrite::is_same_content(seen.format(), before, sent);
+            }
+            let (form, content) = UnitEncoding::of(sent, said.as_deref());
+            pieces.extend(content);
+            script.forms.insert(unit, form);
+        }
+        Ok((script, changed))
+    }
+
+    /// The record of what stands around the history, as far as it differs from the last one.
+    fn envelope(&self, frame: &RequestFrame<'_>, pieces: &mut Vec<HashedText>) -> RewriteRecord {
+        let (taken, last) = (&self.taken, self.last.as_ref());
+        let mut script =
+            RewriteRecord { units: frame.units.len(), lead: self.units.lead(), ..RewriteRecord::default() };
         let mut chunks = |texts: Vec<Cow<'_, str>>| -> Vec<EnvelopeChunk> {
             let chunk = |text: Cow<'_, str>| {
                 let (chunk, content) = EnvelopeChunk::of(&text);
@@ -403,9 +434,8 @@ impl RewriteState {
             };
             texts.into_iter().map(chunk).collect()
         };
-        let last = self.last.as_ref();
-        let is_same_history = !self.lead_changed();
         // The record begins anew with the history: then no earlier one need be read.
+        let is_same_history = !self.lead_changed();
         if !is_same_history || last.is_none_or(|last| last.body[..last.start] != *frame.head().as_bytes()) {
             let before = chunks(frame.before());
             script.before = Some(before).filter(|before| !is_same_history || *before != taken.before);
@@ -417,39 +447,12 @@ impl RewriteState {
         if !is_same_history || taken.between != frame.between {
             script.between = Some(frame.between.to_owned());
         }
-        let mut changed = false;
-        for unit in self.plan.kept_units(frame.units.len()) {
-            let sent = &body[frame.units[unit].clone()];
-            let was_sent = is_same_history && unit < taken.last.units;
-            let before =
-                last.filter(|_| was_sent).and_then(|last| Some(&last.body[last.units.get(unit)?.clone()]));
-            let is_same_frame = last.is_some_and(|last| *last.between == *frame.between);
-            if !self.replanned && is_same_frame && before == Some(sent.as_bytes()) {
-                continue;
-            }
-            let form = taken.forms.get(&unit).filter(|_| is_same_history);
-            let said = logged(unit);
-            let known = match form {
-                Some(form) => form.sent(store, said.as_deref())?.map(Cow::into_owned),
-                None => said.clone(),
-            };
-            if known.as_deref() == Some(sent) {
-                continue;
-            }
-            let before = before.and_then(|before| str::from_utf8(before).ok());
-            if let Some(before) = before.or(known.as_deref().filter(|_| was_sent)) {
-                changed |= !history_rewrite::is_same_content(format, before, sent);
-            }
-            let (form, content) = UnitEncoding::of(sent, said.as_deref());
-            pieces.extend(content);
-            script.forms.insert(unit, form);
-        }
-        Ok((script, changed))
+        script
     }
 }
 
-/// Function that returns the log's form of a unit, as a client would send it.
-pub(super) type LoggedUnitLookup<'l> = dyn FnMut(usize) -> Option<String> + 'l;
+/// Items of a thread, by their numbers.
+pub(super) type LoggedItems<'l> = BTreeMap<Seq, &'l str>;
 
 /// A request that is relayed as it came, with everything needed to write it again.
 #[derive(Debug)]
@@ -471,7 +474,7 @@ fn around_history<'b>(frame: &RequestFrame<'b>) -> (Vec<Cow<'b, str>>, Vec<Cow<'
 }
 
 /// The items of a line by their numbers.
-pub(super) fn items_of(line: &EventLine) -> BTreeMap<Seq, &str> {
+pub(super) fn items_of(line: &EventLine) -> LoggedItems<'_> {
     let items = line.events().filter(|event| is_item(&event.event));
     items.map(|event| (event.id.seq, &*event.event.raw.json)).collect()
 }
@@ -482,10 +485,10 @@ pub(super) struct LoggedUnitForms<'l, F> {
     between: &'l str,
     /// Lookup of the items, made at the first use.
     find: Option<F>,
-    items: BTreeMap<Seq, &'l str>,
+    items: LoggedItems<'l>,
 }
 
-impl<'l, F: FnOnce() -> BTreeMap<Seq, &'l str>> LoggedUnitForms<'l, F> {
+impl<'l, F: FnOnce() -> LoggedItems<'l>> LoggedUnitForms<'l, F> {
     pub(super) fn new(units: &'l UnitEventMap, between: &'l str, find: F) -> Self {
         Self { units, between, find: Some(find), items: BTreeMap::new() }
     }
