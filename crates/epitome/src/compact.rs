@@ -105,6 +105,28 @@ impl fmt::Display for ReportedViolation {
 }
 
 impl CompactionReport {
+    /// Report of a request that was rendered from a context, without the size of the original and the steps.
+    pub(crate) fn of(
+        context: &Context,
+        rendered: &RenderedRequest,
+        (budget, margin): (&Budget, TokenMargin),
+        format: Format,
+        options: &RenderOptions,
+    ) -> Self {
+        Self {
+            before: Tokens(0),
+            after: size_of(context, rendered),
+            budget: budget.ceiling() + margin.tokens,
+            margin,
+            target: budget.target(),
+            counter: context.meter().name(),
+            steps: Vec::new(),
+            evictions: evictions(context),
+            illegal: unfixable_violations(format, &rendered.body, &options.rules),
+            mended: Vec::new(),
+        }
+    }
+
     /// Adds to the report what the provider would refuse about the original request.
     pub fn record_violations(&mut self, format: Format, request: &str, rules: &ProviderRules) {
         let found = legality::inspect(format, request, rules);
@@ -116,11 +138,7 @@ impl CompactionReport {
 }
 
 /// Rules that a rendered request breaks because of its content, which only its author can correct.
-pub(crate) fn unfixable_violations(
-    format: Format,
-    body: &str,
-    rules: &ProviderRules,
-) -> Vec<ReportedViolation> {
+fn unfixable_violations(format: Format, body: &str, rules: &ProviderRules) -> Vec<ReportedViolation> {
     let found = legality::inspect(format, body, rules);
     let named = found.iter().filter(|found| found.breach.rule().remedy == RuleRemedy::Named);
     named.map(ReportedViolation::from).collect()
@@ -185,15 +203,14 @@ impl RequestCompaction<'_> {
         let rendered = self.format.render(&context, &self.options)?;
         let report = CompactionReport {
             before,
-            after: size_of(&context, &rendered),
-            budget: self.budget.ceiling() + self.margin.tokens,
-            margin: self.margin,
-            target: self.budget.target(),
-            counter: context.meter().name(),
-            evictions: evictions(&context),
             steps,
-            illegal: unfixable_violations(self.format, &rendered.body, &self.options.rules),
-            mended: Vec::new(),
+            ..CompactionReport::of(
+                &context,
+                &rendered,
+                (&self.budget, self.margin),
+                self.format,
+                &self.options,
+            )
         };
         Ok(CompactedRequest { rendered, context, report })
     }
@@ -256,7 +273,7 @@ pub fn size(context: &Context, format: Format, options: &RenderOptions) -> Resul
     Ok(size_of(context, &format.render(context, options)?))
 }
 
-pub(crate) fn size_of(context: &Context, rendered: &RenderedRequest) -> RequestSize {
+fn size_of(context: &Context, rendered: &RenderedRequest) -> RequestSize {
     RequestSize { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use epitome_core::{
     Fact, LoggedEvent, Seq, Tokens,
     budget::Budget,
-    context::{Context, EventNaming},
+    context::EventNaming,
     cost::{CacheTerms, Prompt},
     event::Timestamp,
     id::{AnswerId, ModelName},
@@ -30,7 +30,7 @@ use serde::Serialize;
 use crate::{
     call_preparer::{CallPreparer, PreparedRequest},
     call_settings::{CallSettings, TargetModel},
-    compact::{self, CompactError, CompactedRequest, CompactionReport},
+    compact::{CompactError, CompactedRequest, CompactionReport},
     token_margin::TokenMargin,
 };
 
@@ -226,30 +226,6 @@ impl SimulationSettings {
         NextCall { now, terms, focus, ..NextCall::default() }
     }
 
-    /// Report of a request that was made of a script.
-    fn report(
-        &self,
-        script: &MeteredThread,
-        context: &Context,
-        rendered: &RenderedRequest,
-        steps: Vec<ReductionStep>,
-        margin: TokenMargin,
-    ) -> CompactionReport {
-        let CallSettings { format, options, .. } = &self.calls;
-        CompactionReport {
-            before: project(&script.line, Arc::clone(&script.meter), script.names).tokens(),
-            after: compact::size_of(context, rendered),
-            budget: self.budget.ceiling() + margin.tokens,
-            margin,
-            target: self.budget.target(),
-            counter: context.meter().name(),
-            steps,
-            evictions: compact::evictions(context),
-            illegal: compact::unfixable_violations(*format, &rendered.body, &options.rules),
-            mended: Vec::new(),
-        }
-    }
-
     /// The same rehearsal for a request that stands alone, under a policy that takes the cache into account.
     /// No cache holds any of it and no reset follows it, so saving money is no reason to make it small: it is
     /// left as it is if it fits, and else filled but for room for a few calls.
@@ -364,7 +340,12 @@ pub fn next_request(
     let on_the_way = passes.iter().filter(|_| !made_anew);
     let steps = on_the_way.chain(&last).flat_map(|pass| pass.steps.clone()).collect();
     passes.extend(last);
-    let report = rehearsal.report(script, &context, &rendered, steps, margin);
+    let SimulationSettings { calls: settings, budget, .. } = rehearsal;
+    let report = CompactionReport {
+        before: project(&script.line, Arc::clone(&script.meter), script.names).tokens(),
+        steps,
+        ..CompactionReport::of(&context, &rendered, (budget, margin), settings.format, &settings.options)
+    };
     let compacted = CompactedRequest { rendered, context, report };
     Ok(SimulationResult { compacted, calls, refused, passes, made_anew })
 }

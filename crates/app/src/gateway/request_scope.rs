@@ -40,20 +40,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct RequestScope {
     gateway: Arc<Gateway>,
-    principal: Arc<str>,
-    path: Uri,
-    upstream: Option<Arc<Upstream>>,
-    format: Option<Format>,
-    mode: GatewayMode,
-    began: SystemTime,
+    stats: RequestStats,
     started: Instant,
-    status: Option<StatusCode>,
-    /// True if the status is a provider's.
-    is_answered: bool,
-    is_streamed: bool,
-    bytes_in: u64,
-    bytes_out: u64,
-    first_byte: Option<Duration>,
     copy: Option<AnswerCopy>,
     recording: Option<ExchangeRecording>,
     /// Treatment of the request in mode `compact`.
@@ -111,7 +99,7 @@ impl ProxyEnding {
 }
 
 /// Numbers and names of a request, for metrics and logs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RequestStats {
     principal: Arc<str>,
     path: Uri,
@@ -120,6 +108,7 @@ pub(super) struct RequestStats {
     format: Option<Format>,
     mode: GatewayMode,
     status: Option<StatusCode>,
+    /// True if the status is a provider's.
     is_answered: bool,
     is_streamed: bool,
     bytes_in: u64,
@@ -239,21 +228,25 @@ impl RequestScope {
         format: Option<Format>,
         mode: GatewayMode,
     ) -> Self {
-        Self {
-            gateway: Arc::clone(gateway),
+        let stats = RequestStats {
             principal,
             path,
+            began: SystemTime::now(),
             upstream: None,
             format,
             mode,
-            began: SystemTime::now(),
-            started: Instant::now(),
             status: None,
             is_answered: false,
             is_streamed: false,
             bytes_in: 0,
             bytes_out: 0,
             first_byte: None,
+            took: Duration::ZERO,
+        };
+        Self {
+            gateway: Arc::clone(gateway),
+            stats,
+            started: Instant::now(),
             copy: None,
             recording: None,
             fate: (mode == GatewayMode::Compact).then_some(CompactOutcome::Refused),
@@ -273,17 +266,17 @@ impl RequestScope {
 
     /// Owner of the request.
     pub(super) fn principal(&self) -> &str {
-        &self.principal
+        &self.stats.principal
     }
 
     /// Counts bytes of the request.
     pub(super) fn set_request_bytes(&mut self, bytes: u64) {
-        self.bytes_in = bytes;
+        self.stats.bytes_in = bytes;
     }
 
     /// Notes the provider that the request is sent to.
     pub(super) fn set_upstream(&mut self, upstream: &Arc<Upstream>) {
-        self.upstream = Some(Arc::clone(upstream));
+        self.stats.upstream = Some(Arc::clone(upstream));
     }
 
     /// Notes the recording of the request.
@@ -367,15 +360,15 @@ impl RequestScope {
 
     /// Notes the head of the provider's answer.
     pub(super) fn begin_provider_answer(&mut self, status: StatusCode, headers: &HeaderMap) {
-        self.is_answered = true;
+        self.stats.is_answered = true;
         self.begin_answer(status, headers);
     }
 
     /// Notes the head of the answer, from the provider or the gateway.
     pub(super) fn begin_answer(&mut self, status: StatusCode, headers: &HeaderMap) {
-        self.status = Some(status);
-        self.is_streamed = is_streamed(headers);
-        if let (Some(format), Some(_)) = (self.format, &self.recording) {
+        self.stats.status = Some(status);
+        self.stats.is_streamed = is_streamed(headers);
+        if let (Some(format), Some(_)) = (self.stats.format, &self.recording) {
             self.copy = Some(AnswerCopy::new(format, status, headers));
         }
     }
@@ -388,10 +381,10 @@ impl RequestScope {
 
     /// Counts bytes that the client receives.
     pub(super) fn count_client_bytes(&mut self, bytes: &[u8]) {
-        if self.first_byte.is_none() {
-            self.first_byte = Some(self.started.elapsed());
+        if self.stats.first_byte.is_none() {
+            self.stats.first_byte = Some(self.started.elapsed());
         }
-        self.bytes_out += bytes.len() as u64;
+        self.stats.bytes_out += bytes.len() as u64;
     }
 
     /// Copies bytes that the provider sent.
@@ -408,7 +401,7 @@ impl RequestScope {
 
     /// Ends the request with an error that the client is told with this status.
     pub(super) fn end_with_error(&mut self, status: StatusCode, how: ProxyEnding) {
-        self.status = Some(status);
+        self.stats.status = Some(status);
         self.end(how);
     }
 
@@ -417,21 +410,7 @@ impl RequestScope {
         if std::mem::replace(&mut self.stage, ScopeStage::Ended) == ScopeStage::Ended {
             return None;
         }
-        let passed = RequestStats {
-            principal: Arc::clone(&self.principal),
-            path: std::mem::take(&mut self.path),
-            began: self.began,
-            upstream: self.upstream.take(),
-            format: self.format,
-            mode: self.mode,
-            status: self.status,
-            is_answered: self.is_answered,
-            is_streamed: self.is_streamed,
-            bytes_in: self.bytes_in,
-            bytes_out: self.bytes_out,
-            first_byte: self.first_byte,
-            took: self.started.elapsed(),
-        };
+        let passed = RequestStats { took: self.started.elapsed(), ..self.stats.clone() };
         let copy = self.copy.take();
         let Some(recording) = self.recording.take() else {
             passed.report(

@@ -232,12 +232,7 @@ pub enum RecordError {
 /// A request at its place, apart from the commit that writes it.
 #[derive(Debug)]
 pub(crate) struct PlacedRequest {
-    session: SessionId,
-    thread: ThreadId,
-    link: Digest,
-    placed: PlacementKind,
-    key: Option<String>,
-    line: ThreadKind,
+    ticket: PendingRecord,
     /// Words of the user by which the session can be recognised.
     words: Option<String>,
     /// True if the commit changes the thread.
@@ -385,7 +380,7 @@ impl TrafficRecorder {
         } else {
             self.store.commit(commit)?.seq
         };
-        Ok(self.note_written(request, placed, head, None))
+        Ok(self.note_written(placed, head, None))
     }
 
     /// Records a request that goes on as it came, with a call from which it can be written again: at once, or with
@@ -425,7 +420,7 @@ impl TrafficRecorder {
             }
             WriteTiming::MayWait => Some(commit),
         };
-        let mut ticket = self.note_written(request, placed, head, None);
+        let mut ticket = self.note_written(placed, head, None);
         ticket.relayed = call;
         if let Some(relayed) = relayed.filter(|_| call.is_some()) {
             self.lives.note_relayed(thread, relayed);
@@ -489,7 +484,7 @@ impl TrafficRecorder {
     /// The commit that writes a request at its place.
     pub(crate) fn commit_at_place(
         &self,
-        ReceivedRequest { arrival, caller, .. }: &ReceivedRequest<'_, '_>,
+        ReceivedRequest { arrival, seen, caller, .. }: &ReceivedRequest<'_, '_>,
         place: RequestPlace,
     ) -> (ThreadCommit, PlacedRequest) {
         let RequestPlace { session, thread, after, link, new, opens, placed, key, line } = place;
@@ -502,38 +497,15 @@ impl TrafficRecorder {
         let records = if is_head || events.is_empty() { Vec::new() } else { vec![CommitRecord::Head] };
         let goes_on = !events.is_empty() || opens.is_some();
         let events = events.into_iter().map(AnnotatedEvent::from).collect();
-        let commit = ThreadCommit { thread, after, events, records, opens };
-        (commit, PlacedRequest { session, thread, link, placed, key, line, words, goes_on })
-    }
-
-    /// Notes that a request was written, or will be with its answer: `head` is its last event, `call` the number of its
-    /// call.
-    pub(crate) fn note_written(
-        &self,
-        ReceivedRequest { arrival, seen, caller, .. }: &ReceivedRequest<'_, '_>,
-        request: PlacedRequest,
-        head: Seq,
-        call: Option<u64>,
-    ) -> PendingRecord {
-        let PlacedRequest { session, thread, link, placed, key, line, words, goes_on } = request;
-        if goes_on {
-            self.known.forget(thread);
-        }
-        if let Some(words) = words {
-            self.known.note_user_text(arrival.principal, session, words.trim_end_matches('…').to_owned());
-        }
-        if line == ThreadKind::Main {
-            self.known.note_head(session, thread);
-        }
         let ticket = PendingRecord {
             session,
             thread,
-            head,
+            head: after,
             placed,
             client: caller.client,
             purpose: caller.purpose,
             model: seen.model(),
-            call,
+            call: None,
             relayed: None,
             live: None,
             unsent: None,
@@ -549,6 +521,24 @@ impl TrafficRecorder {
             unwritten: None,
             unwritten_bytes: 0,
         };
+        (ThreadCommit { thread, after, events, records, opens }, PlacedRequest { ticket, words, goes_on })
+    }
+
+    /// Notes that a request was written, or will be with its answer: `head` is its last event, `call` the number of its
+    /// call.
+    pub(crate) fn note_written(&self, request: PlacedRequest, head: Seq, call: Option<u64>) -> PendingRecord {
+        let PlacedRequest { ticket, words, goes_on } = request;
+        let ticket = PendingRecord { head, call, ..ticket };
+        if goes_on {
+            self.known.forget(ticket.thread);
+        }
+        if let Some(words) = words {
+            let words = words.trim_end_matches('…').to_owned();
+            self.known.note_user_text(&ticket.principal, ticket.session, words);
+        }
+        if ticket.line == ThreadKind::Main {
+            self.known.note_head(ticket.session, ticket.thread);
+        }
         self.known.note_waiting(&ticket);
         ticket
     }

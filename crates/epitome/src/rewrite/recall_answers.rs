@@ -84,14 +84,10 @@ pub fn recall(
         let (events, records) = (events.clone(), records.clone());
         let arriving = CallInput { events, records, ..CallInput::default() };
         let request = RewriteInput {
-            seen: &seen,
-            shared: arrival.shared,
-            frame,
             unsent,
             recall: true,
             takes_tools: true,
-            below: None,
-            client: None,
+            ..RewriteInput::new(&seen, frame, arrival.shared)
         };
         let made = rewrite_request(&live, (after, arriving), request);
         if let Err(SessionError::Store(error)) = &made

@@ -217,16 +217,7 @@ impl RelayedThread {
         let is_here = seen.follows() == PriorHistory::Nothing;
         let frame = seen.frame().filter(|frame| is_here && frame.is_whole() && frame.units.len() <= count);
         let frame = frame.unwrap_or_else(|| seen.unframed());
-        let request = RewriteInput {
-            seen,
-            shared: arrival.shared,
-            frame,
-            unsent: None,
-            recall: false,
-            takes_tools: false,
-            below: None,
-            client: None,
-        };
+        let request = RewriteInput::new(seen, frame, arrival.shared);
         let units = self.loom.units.clone();
         let between = request.frame.between;
         let items = || {

@@ -35,17 +35,8 @@ pub fn compose_smaller(
         return compose_relayed(recorder, ticket, (&seen, frame), (arrival, composing), refused);
     }
     let (Some(call), Some(live)) = (ticket.call, recorder.lives.of(ticket)) else { return Ok(None) };
-    let unsent = ticket.unsent;
-    let request = RewriteInput {
-        seen: &seen,
-        shared: arrival.shared,
-        frame,
-        unsent,
-        recall: false,
-        takes_tools: true,
-        below: None,
-        client: None,
-    };
+    let input = RewriteInput::new(&seen, frame, arrival.shared);
+    let request = RewriteInput { unsent: ticket.unsent, takes_tools: true, ..input };
     let made = smaller(&live, request, (call, refused));
     live.work();
     mark_replaced(recorder, ticket, made)
@@ -67,16 +58,8 @@ fn compose_relayed(
     let place = (ticket.session, ticket.thread);
     let made = CachedThread::open(recorder.store(), place, setup, composing, None).and_then(|live| {
         live.is_limited(limit)?;
-        let request = RewriteInput {
-            seen,
-            shared: arrival.shared,
-            frame,
-            unsent: None,
-            recall: false,
-            takes_tools: seen.has_tools(),
-            below: None,
-            client: None,
-        };
+        let input = RewriteInput::new(seen, frame, arrival.shared);
+        let request = RewriteInput { takes_tools: seen.has_tools(), ..input };
         Ok((rewrite_request(&live, (ticket.head, CallInput::default()), request)?, live))
     });
     let made = made.map(|(made, live)| {

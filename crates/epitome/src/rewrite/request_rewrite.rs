@@ -276,8 +276,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
             CallInput { events, records, opens, taught, writing, unanswered, ..CallInput::default() };
         match rewrite_request(&live, (after, arriving), self.input(frame)) {
             Ok(Some((made, outgoing))) => {
-                let mut ticket =
-                    self.recorder.note_written(&self.request, placed, made.head, Some(made.call));
+                let mut ticket = self.recorder.note_written(placed, made.head, Some(made.call));
                 self.keep(&mut ticket, &live, made.unwritten);
                 Ok(Some((ticket, RequestDisposition::Forward(outgoing))))
             }
@@ -302,20 +301,9 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         // A request for a summary that gives no tools may go to an endpoint that accepts none, and wants none called.
         let takes_tools = is_turn || seen.has_tools();
         let recall = self.composing.recall && is_turn;
-        RewriteInput {
-            seen,
-            shared: arrival.shared,
-            frame,
-            unsent: None,
-            recall,
-            takes_tools,
-            below: None,
-            client: Some(PrefixLookup {
-                caches: &self.recorder.lives.clients,
-                beginnings: &self.beginnings,
-                at: arrival.at,
-            }),
-        }
+        let caches = &self.recorder.lives.clients;
+        let client = Some(PrefixLookup { caches, beginnings: &self.beginnings, at: arrival.at });
+        RewriteInput { recall, takes_tools, client, ..RewriteInput::new(seen, frame, arrival.shared) }
     }
 
     /// Reports whether a policy is to be in charge of the request, or the reason it is not.

@@ -98,6 +98,18 @@ pub(super) struct RewriteInput<'s, 'b> {
     pub(super) client: Option<PrefixLookup<'s>>,
 }
 
+impl<'s, 'b> RewriteInput<'s, 'b> {
+    /// A request that is rewritten as it stands, with no tool offered.
+    pub(super) fn new(
+        seen: &'s IncomingRequest<'b>,
+        frame: RequestFrame<'b>,
+        shared: Option<&'s Bytes>,
+    ) -> Self {
+        let (recall, takes_tools) = (false, false);
+        Self { seen, shared, frame, unsent: None, recall, takes_tools, below: None, client: None }
+    }
+}
+
 /// Input of a plan: as long as it is the same, no further decision was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RewritePlanInput {

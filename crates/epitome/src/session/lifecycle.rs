@@ -192,6 +192,21 @@ impl LifecycleListeners {
         self.report(session, LifecycleEvent::Ended { thread, job: None, by, tokens_before, tokens_after });
     }
 
+    /// Reports a compaction that took effect at a place of a thread.
+    pub(crate) fn adopted(
+        &self,
+        (session, thread): (SessionId, ThreadId),
+        place: Seq,
+        by: String,
+        made: &Compaction,
+    ) {
+        let Compaction { trigger, tokens_before, tokens_after, .. } = *made;
+        self.report(
+            session,
+            LifecycleEvent::Adopted { thread, compaction: place, by, trigger, tokens_before, tokens_after },
+        );
+    }
+
     /// Reports an event of a session.
     pub(crate) fn report(&self, session: SessionId, happened: LifecycleEvent) {
         let callback = match &happened {

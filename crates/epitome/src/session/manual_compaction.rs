@@ -133,18 +133,9 @@ pub(crate) fn compact_built_in(
     })?;
     if let Some(compaction) = made {
         let meter = Arc::clone(&state.setup.meter);
-        desk.listeners.built_in((desk.session, desk.thread), &compaction, first, &meter);
-        desk.listeners.report(
-            desk.session,
-            LifecycleEvent::Adopted {
-                thread: desk.thread,
-                compaction: head.seq,
-                by: BUILT_IN_NAME.to_owned(),
-                trigger,
-                tokens_before: compaction.tokens_before,
-                tokens_after: compaction.tokens_after,
-            },
-        );
+        let place = (desk.session, desk.thread);
+        desk.listeners.built_in(place, &compaction, first, &meter);
+        desk.listeners.adopted(place, head.seq, BUILT_IN_NAME.to_owned(), &compaction);
     }
     Ok(head.seq)
 }
@@ -178,17 +169,7 @@ pub(super) fn adopt(desk: &SessionEngine, job: JobId) -> Result<Seq, SessionErro
     let head = appended?;
     let Some((place, compaction)) = made else { return Ok(head.seq) };
     if let Some((by, compaction)) = compaction {
-        desk.listeners.report(
-            desk.session,
-            LifecycleEvent::Adopted {
-                thread: desk.thread,
-                compaction: place,
-                by,
-                trigger: compaction.trigger,
-                tokens_before: compaction.tokens_before,
-                tokens_after: compaction.tokens_after,
-            },
-        );
+        desk.listeners.adopted((desk.session, desk.thread), place, by, &compaction);
     }
     Ok(place)
 }

@@ -348,14 +348,6 @@ fn adopted(
 ) -> Option<(CompactionTrigger, String)> {
     let Fact::Compacted(compaction) = &logged.event.fact else { return None };
     let by = by.unwrap_or_else(|| BUILT_IN_NAME.to_owned());
-    let event = LifecycleEvent::Adopted {
-        thread: engine.thread,
-        compaction: logged.id.seq,
-        by: by.clone(),
-        trigger: compaction.trigger,
-        tokens_before: compaction.tokens_before,
-        tokens_after: compaction.tokens_after,
-    };
-    engine.listeners.report(engine.session, event);
+    engine.listeners.adopted((engine.session, engine.thread), logged.id.seq, by.clone(), compaction);
     Some((compaction.trigger, by))
 }

@@ -181,22 +181,14 @@ impl SessionState {
         };
         let mut state = Self {
             calls: CallPreparer::new(view, last_prompt),
-            limit: None,
-            setup,
             head: end,
             last: newest.map(|row| (row.number, row.call.estimated)),
-            learned: ObservedLimits::default(),
-            thrash: ThrashDetector::default(),
-            cache: CacheObservations::default(),
-            chance: None,
-            named: None,
-            noted: None,
             may_have_jobs: true,
             offers_recall: last
                 .as_ref()
                 .and_then(|last| last.call.script.as_deref())
                 .is_some_and(RewriteRecord::offers_recall),
-            unanswered: None,
+            ..Self::fresh(thread, setup)
         };
         state.show_names();
         if let Some(last) = &last {
