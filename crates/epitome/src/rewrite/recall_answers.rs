@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use epitome_core::{AnnotatedEvent, ContentPart, Event, Fact, LoggedEvent, Seq, ThreadId, event::ToolCall};
 use epitome_store::{
-    SqliteStore, StoreError,
+    Store, StoreError,
     records::{CommitRecord, HitLocation, SearchQuery, SearchScope, SnippetPart},
 };
 use epitome_wire::{
@@ -123,7 +123,7 @@ impl TrafficRecorder {
         most: usize,
     ) -> Vec<Event> {
         let texts: Vec<(String, ToolResultStatus)> =
-            calls.iter().map(|call| given(self.store(), thread, call, most)).collect();
+            calls.iter().map(|call| given(&**self.store(), thread, call, most)).collect();
         let results: Vec<ToolResultInput<'_>> = calls
             .iter()
             .zip(&texts)
@@ -191,7 +191,7 @@ fn hidden(event: Event) -> Event {
 }
 
 /// Result of one call of the tool, and its outcome.
-fn given(store: &SqliteStore, thread: ThreadId, call: &ToolCall, most: usize) -> (String, ToolResultStatus) {
+fn given(store: &dyn Store, thread: ThreadId, call: &ToolCall, most: usize) -> (String, ToolResultStatus) {
     let asked = recall_tool::is_recall_call(call).unwrap_or_default();
     match found(store, thread, &asked, most) {
         Ok(text) => (cut(text, most), ToolResultStatus::Well),
@@ -200,7 +200,7 @@ fn given(store: &SqliteStore, thread: ThreadId, call: &ToolCall, most: usize) ->
 }
 
 fn found(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     asked: &RecallArguments,
     most: usize,

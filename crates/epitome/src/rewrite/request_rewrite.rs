@@ -7,7 +7,7 @@ use epitome_core::{
     event::CompactionTrigger, projection::project,
 };
 use epitome_store::{
-    NewThread, SqliteStore, StoreError, ThreadStart,
+    NewThread, Store, StoreError, ThreadStart,
     records::{CallRow, HeadPromotion, ThreadCommit, ThreadOpening},
 };
 use epitome_wire::{
@@ -549,7 +549,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
             Some(_) => return Ok(place),
             None => place.thread,
         };
-        let Some(at) = client_examples::before_examples(store, of)? else { return Ok(place) };
+        let Some(at) = client_examples::before_examples(&**store, of)? else { return Ok(place) };
         let name = store.thread(of)?.name;
         Ok(told_again(place, (of, at), (name, "without examples"), self.seen.events(0)))
     }
@@ -584,13 +584,13 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         if thread.start != ThreadStart::Root {
             return Ok(None);
         }
-        let (setup, seen_first) = (live.setup(), client_examples::first_seen(store, place.thread)?);
+        let (setup, seen_first) = (live.setup(), client_examples::first_seen(&**store, place.thread)?);
         let room = example_room(&setup, &budget);
         let room = ExampleBudget { asked: new, ..room };
         let mut new = self.seen.events(0);
         let ends = new.iter().enumerate().filter(|(_, event)| event.normal.is_some());
         let first = ends.take(seen_first).last().map_or(0, |(at, _)| at + 1);
-        let Some(at) = client_examples::last_opening_event(store, place.thread)? else { return Ok(None) };
+        let Some(at) = client_examples::last_opening_event(&**store, place.thread)? else { return Ok(None) };
         if !client_examples::convert_to_instructions(&mut new[..first], room) {
             return Ok(None);
         }
@@ -621,7 +621,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         if let Some(opens) = &mut place.opens
             && let ThreadStart::Fork { of, at } = &mut opens.thread.start
         {
-            *at = decided(self.recorder.store(), *of, *at)?;
+            *at = decided(&**self.recorder.store(), *of, *at)?;
             place.after = *at;
         }
         Ok(place)
@@ -634,7 +634,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         };
         let new = place.new.iter().filter(|event| event.normal.is_some()).count();
         let shared = self.seen.units().len().saturating_sub(new);
-        ForkInheritance::read(self.recorder.store(), *of, *at, shared, &place.new)
+        ForkInheritance::read(&**self.recorder.store(), *of, *at, shared, &place.new)
     }
 
     /// Moves a request that already has an answer to a fork, which holds the question and the decisions made for it,
@@ -646,7 +646,7 @@ impl<'b> RequestRewrite<'_, '_, 'b> {
         }
         let store = self.recorder.store();
         let of = store.thread(place.thread)?;
-        let at = decided(store, place.thread, place.after)?;
+        let at = decided(&**store, place.thread, place.after)?;
         let mut time = 0_u64;
         loop {
             time += 1;
@@ -762,7 +762,7 @@ fn example_room<'s>(setup: &'s SessionSetup, budget: &Budget) -> ExampleBudget<'
 }
 
 /// Place of a question, including all decisions made for it before it was answered.
-fn decided(store: &SqliteStore, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
+fn decided(store: &dyn Store, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
     let mut from = after.next();
     let answered = loop {
         let page = store.digests(thread, from, 64)?;
@@ -817,7 +817,7 @@ pub(super) fn rewrite_request(
             return Err(SessionError::Busy);
         }
         request.recall = state.offers_recall();
-        let Some(made) = loom.write_body(store, state, setup, prepared, &request, (after, whole))? else {
+        let Some(made) = loom.write_body(&**store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);
         };

@@ -13,7 +13,7 @@ use epitome_core::{
     model_view::{EpochCause, PreparationReport},
     projection::EventLine,
 };
-use epitome_store::{SqliteStore, records::HashedText};
+use epitome_store::{Store, records::HashedText};
 use epitome_wire::{
     Format,
     history_rewrite::{self, HistoryUnits, RewritePiece, RewritePlan},
@@ -135,7 +135,7 @@ pub(super) struct RewrittenBody {
 
 impl RewriteState {
     /// Reads the recorded state of a thread.
-    pub(super) fn restore(store: &SqliteStore, thread: ThreadId) -> Result<Self, SessionError> {
+    pub(super) fn restore(store: &dyn Store, thread: ThreadId) -> Result<Self, SessionError> {
         let (taken, rendering) = MergedRewriteRecord::read(store, thread)?;
         let mut loom =
             Self { units: UnitEventMap::read(store, thread, Seq(u64::MAX >> 1))?, ..Self::default() };
@@ -167,7 +167,7 @@ impl RewriteState {
     /// Records a request that is relayed as it came. `logged` returns the log's form of a unit.
     pub(super) fn relay(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         request: RewriteInput<'_, '_>,
         logged: &mut LoggedUnitLookup<'_>,
     ) -> Result<RelayedBody, SessionError> {
@@ -202,7 +202,7 @@ impl RewriteState {
     /// Writes the prepared request. `None` if the client's history is not the log's.
     pub(super) fn write_body(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         state: &mut SessionState,
         setup: &SessionSetup,
         prepared: &mut PreparationReport,
@@ -377,7 +377,7 @@ impl RewriteState {
     /// The record of a request, and true if it changes a part that was sent before.
     fn script(
         &self,
-        store: &SqliteStore,
+        store: &dyn Store,
         logged: &mut LoggedUnitLookup<'_>,
         (seen, frame): (&IncomingRequest<'_>, &RequestFrame<'_>),
         full: Tokens,

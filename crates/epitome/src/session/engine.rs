@@ -25,7 +25,7 @@ use epitome_core::{
     },
 };
 use epitome_store::{
-    EventLog, SqliteStore, StoreError, ThreadHead,
+    Store, StoreError, ThreadHead,
     records::{CommitRecord, JobRow, NewCallOutcome, NewJob, SizeRefusal, SummaryRow, ThreadCommit},
 };
 use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
@@ -56,7 +56,7 @@ const MIN_EVENTS_FOR_PARALLEL_COUNT: usize = 64;
 /// A session without the tasks around it.
 #[derive(Debug)]
 pub(crate) struct SessionEngine {
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) session: SessionId,
     pub(crate) thread: ThreadId,
     pub(crate) hooks: Arc<Hooks>,
@@ -196,7 +196,7 @@ pub(crate) struct JobDetail {
 
 impl SessionEngine {
     pub(crate) fn open(
-        store: Arc<SqliteStore>,
+        store: Arc<dyn Store>,
         (session, thread): (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
         hooks: Arc<Hooks>,
@@ -204,14 +204,14 @@ impl SessionEngine {
         listeners: LifecycleListeners,
         clock: SessionClock,
     ) -> Result<Self, SessionError> {
-        let state = SessionState::restore(&store, thread, setup)?;
+        let state = SessionState::restore(&*store, thread, setup)?;
         let (inbox, state) = (PendingUpdates::default(), Mutex::new(state));
         Ok(Self { store, session, thread, hooks, maker, listeners, clock, inbox, state })
     }
 
     /// For a thread that is made with its first call.
     pub(crate) fn fresh(
-        store: Arc<SqliteStore>,
+        store: Arc<dyn Store>,
         (session, thread): (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
         maker: Option<SummariserConfig>,
@@ -225,7 +225,7 @@ impl SessionEngine {
 
     /// Takes over the state of the parent in a fork that has made no call yet.
     pub(crate) fn inherit(&self, inherited: &ForkInheritance) -> Result<(), SessionError> {
-        self.state()?.inherits(&self.store, self.thread, inherited)
+        self.state()?.inherits(&*self.store, self.thread, inherited)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -239,7 +239,7 @@ impl SessionEngine {
             Err(poisoned) => {
                 self.state.clear_poison();
                 let mut state = PoisonError::into_inner(poisoned);
-                state.reload(&self.store, self.thread)?;
+                state.reload(&*self.store, self.thread)?;
                 state
             }
         };
@@ -262,7 +262,7 @@ impl SessionEngine {
         mut make: impl FnMut(&mut SessionState) -> Result<(Vec<Event>, Vec<CommitRecord>), SessionError>,
     ) -> Result<ThreadHead, SessionError> {
         for _ in 0..TRIES {
-            state.catch_up(&self.store, self.thread)?;
+            state.catch_up(&*self.store, self.thread)?;
             let (events, records) = make(state)?;
             if events.is_empty() && records.is_empty() {
                 return Ok(state.head);
@@ -270,7 +270,7 @@ impl SessionEngine {
             let commit = ThreadCommit::new(self.thread, state.head.seq, events, records);
             match self.store.commit(commit) {
                 Ok(_) => {
-                    state.catch_up(&self.store, self.thread)?;
+                    state.catch_up(&*self.store, self.thread)?;
                     return Ok(state.head);
                 }
                 Err(StoreError::Conflict { .. }) => {}
@@ -284,7 +284,7 @@ impl SessionEngine {
     pub(crate) fn next_request(&self, extras: &SessionExtras) -> Result<SessionRequest, SessionError> {
         let mut state = self.state()?;
         for _ in 0..TRIES {
-            state.catch_up(&self.store, self.thread)?;
+            state.catch_up(&*self.store, self.thread)?;
             let mut body = String::new();
             let made =
                 self.make(&mut state, extras, CallInput::default(), &mut |state, setup, prepared, _| {
@@ -293,7 +293,7 @@ impl SessionEngine {
                     Ok(written)
                 });
             if made.is_err() {
-                state.reload(&self.store, self.thread)?;
+                state.reload(&*self.store, self.thread)?;
             }
             match made {
                 Err(SessionError::Store(error)) if error.is_conflict() => {}
@@ -339,7 +339,7 @@ impl SessionEngine {
                 *state = SessionState::fresh(self.thread, setup);
                 state.limit = limit;
             } else {
-                state.reload(&self.store, self.thread)?;
+                state.reload(&*self.store, self.thread)?;
             }
         }
         made
@@ -355,15 +355,15 @@ impl SessionEngine {
                     state.push(self.thread, event);
                 }
                 if state.head != head {
-                    state.reload(&self.store, self.thread)?;
+                    state.reload(&*self.store, self.thread)?;
                 }
             }
         }
         if state.head.seq == after {
-            state.fill(&self.store, self.thread)?;
+            state.fill(&*self.store, self.thread)?;
             return Ok(AppendNotice::Told);
         }
-        state.follow(&self.store, self.thread)?;
+        state.follow(&*self.store, self.thread)?;
         Ok(AppendNotice::FromStore)
     }
 
@@ -549,7 +549,7 @@ impl SessionEngine {
             return Ok(None);
         }
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
-        match fits(&self.store, state, &job, &summary)? {
+        match fits(&*self.store, state, &job, &summary)? {
             Ok(finished) => Ok(Some(ReadySummary { job: job.job.id, by: summary.summary.author, finished })),
             Err(why) => {
                 let cancel = CommitRecord::CancelJob { job: job.job.id, reason: why.to_owned() };
@@ -577,7 +577,7 @@ impl SessionEngine {
         if self.store.running_job(self.thread)?.is_some() {
             return Ok(SummaryStatus::Running(by));
         }
-        if circuit_breaker::is_open(&self.store, &*maker.summariser, self.thread, now)? {
+        if circuit_breaker::is_open(&*self.store, &*maker.summariser, self.thread, now)? {
             return Ok(SummaryStatus::BuiltIn);
         }
         Ok(SummaryStatus::Possible(by))
@@ -734,7 +734,7 @@ impl SessionEngine {
         let mut state = self.state()?;
         let event = Event::from_fact(Fact::ModelChanged { model: setup.model.clone() }, Some(self.now()));
         self.append_to(&mut state, |_| Ok((vec![event.clone()], Vec::new())))?;
-        let restored = SessionState::restore(&self.store, self.thread, setup)?;
+        let restored = SessionState::restore(&*self.store, self.thread, setup)?;
         *state = restored;
         Ok(())
     }
@@ -762,7 +762,7 @@ impl SummariserConfig {
 
 /// The summary of a job in the form in which it would be adopted now, or the reason it cannot be.
 fn fits(
-    store: &SqliteStore,
+    store: &dyn Store,
     state: &SessionState,
     job: &JobRow,
     summary: &SummaryRow,

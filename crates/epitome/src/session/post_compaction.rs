@@ -78,7 +78,7 @@ impl SessionEngine {
     /// session goes on without the notes, and they are tried again with the next request.
     pub(super) fn note(&self, folder: &Path) -> Result<Option<FileWriteOutcome>, SessionError> {
         let mut state = self.state()?;
-        state.catch_up(&self.store, self.thread)?;
+        state.catch_up(&*self.store, self.thread)?;
         self.note_at(&mut state, folder)
     }
 

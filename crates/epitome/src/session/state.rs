@@ -15,7 +15,7 @@ use epitome_core::{
     summary::compaction::CompactionSettings,
 };
 use epitome_store::{
-    EventLog, SqliteStore, ThreadHead,
+    Store, ThreadHead,
     records::{CallRow, CommitRecord, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
 };
 use epitome_wire::{ModelAnswer, PromptMemo, overflow::ContextOverflow, render::settle_thinking};
@@ -129,7 +129,7 @@ impl SettingsDigests {
 impl SessionState {
     /// Reads the state from the log and the records beside it.
     pub(crate) fn restore(
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         setup: Arc<SessionSetup>,
     ) -> Result<Self, SessionError> {
@@ -139,7 +139,7 @@ impl SessionState {
     /// Reads the state of a fork in which no call was made yet, with the state it takes from its parent.
     pub(super) fn inherits(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         inherited: &ForkInheritance,
     ) -> Result<(), SessionError> {
@@ -150,7 +150,7 @@ impl SessionState {
     }
 
     fn restore_with(
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         setup: Arc<SessionSetup>,
         inherited: Option<&ForkInheritance>,
@@ -210,7 +210,7 @@ impl SessionState {
     }
 
     /// Reads the state again: the current one may be wrong.
-    pub(crate) fn reload(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(crate) fn reload(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         let restored = Self::restore(store, thread, Arc::clone(&self.setup))?;
         *self = Self { limit: self.limit, ..restored };
         Ok(())
@@ -303,7 +303,7 @@ impl SessionState {
     }
 
     /// Takes in events that others have appended since.
-    pub(crate) fn catch_up(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(crate) fn catch_up(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         loop {
             let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
             let full = page.len() == EVENTS_PER_PAGE;
@@ -317,7 +317,7 @@ impl SessionState {
     }
 
     /// The same for the few events of an answer, which are counted here: the store may derive its data later.
-    pub(super) fn follow(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn follow(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         let events = store.read(thread, self.head.seq.next(), MAX_ANSWER_EVENTS)?;
         if events.len() == MAX_ANSWER_EVENTS {
             return self.catch_up(store, thread);
@@ -345,7 +345,7 @@ impl SessionState {
     }
 
     /// Reads events that are needed again though notes or a summary stood for them.
-    pub(super) fn fill(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn fill(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         while let Some(needed) = self.view.needs_more() {
             self.view.supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
@@ -353,7 +353,7 @@ impl SessionState {
     }
 
     /// Reads all events that only notes stand for: a summary needs them.
-    pub(super) fn fill_all(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn fill_all(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         if let Some(needed) = self.view.needs_all() {
             self.view.supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
@@ -371,7 +371,7 @@ impl SessionState {
     /// Decides the content of the next request.
     pub(super) fn prepare(
         &mut self,
-        (store, thread): (&SqliteStore, ThreadId),
+        (store, thread): (&dyn Store, ThreadId),
         setup: &SessionSetup,
         budget: &Budget,
         moment: &NextCall<'_>,
