@@ -16,7 +16,7 @@ use std::{
 use epitome::{
     core::{Fact, TokenCounter, tokens::O200kCounter},
     import::{find_files, import_bytes},
-    store::{SqliteOptions, SqliteStore},
+    store::{StoreLocation, StoreOptions, open_store},
     wire::transcripts::{self, TranscriptLimits},
 };
 
@@ -67,11 +67,13 @@ fn best_of<T>(times: usize, mut work: impl FnMut() -> T) -> Duration {
 
 fn import(files: &[(String, Vec<u8>)], counter: Option<Arc<dyn TokenCounter>>) -> u64 {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let options = SqliteOptions { counter, ..SqliteOptions::default() };
-    let store = SqliteStore::open(&folder.path().join("log.db"), options).expect("a new store");
+    let options = StoreOptions { counter, ..StoreOptions::default() };
+    let store = open_store(&StoreLocation::named(folder.path().join("log.db")).expect("a path"), options)
+        .expect("a new store");
     let mut events = 0;
     for (name, bytes) in files {
-        let imported = import_bytes(&store, name, bytes, &TranscriptLimits::default()).expect("a transcript");
+        let imported =
+            import_bytes(&*store, name, bytes, &TranscriptLimits::default()).expect("a transcript");
         events += imported.sessions.iter().map(|session| session.appended).sum::<u64>();
     }
     events

@@ -28,7 +28,7 @@ use epitome::{
         reducers::default_pipeline,
         tokens::O200kCounter,
     },
-    store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadStart},
+    store::{NewThread, StoreLocation, StoreOptions, ThreadStart, open_store},
     wire::{Format, render::RenderOptions},
 };
 
@@ -398,8 +398,8 @@ struct ColdOpen {
 fn cold_open() -> ColdOpen {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("log.db");
-    let options = || SqliteOptions { counter: Some(Arc::new(O200kCounter)), ..SqliteOptions::default() };
-    let store = SqliteStore::open(&path, options()).expect("a new store");
+    let options = || StoreOptions { counter: Some(Arc::new(O200kCounter)), ..StoreOptions::default() };
+    let store = open_store(&StoreLocation::named(&path).expect("a path"), options()).expect("a new store");
     let session = SessionId::derived(&["bench"]);
     store
         .open(&NewThread { id: thread(), session, name: "main".into(), key: None, start: ThreadStart::Root })
@@ -415,7 +415,7 @@ fn cold_open() -> ColdOpen {
     let pipeline = default_pipeline();
     let meter = Arc::new(Meter::new(Arc::new(O200kCounter), TokenOverhead::default()));
     let start = Instant::now();
-    let store = SqliteStore::open(&path, options()).expect("the store");
+    let store = open_store(&StoreLocation::named(&path).expect("a path"), options()).expect("the store");
     let events = store.read(thread(), Seq(1), usize::MAX).expect("read");
     let pieces = store.text_counts(thread(), Seq(1), usize::MAX).expect("read");
     let mut line = EventLine::default();

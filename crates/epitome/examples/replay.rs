@@ -7,25 +7,25 @@
 //!
 //! It also tells how large requests were by the provider's count, which of them were refused, and who wrote the summaries.
 
-use std::{env, error::Error, fmt::Write as _, path::Path};
+use std::{env, error::Error, fmt::Write as _};
 
 use epitome::{
-    SqliteOptions, SqliteStore, ThreadId,
+    Store, StoreLocation, StoreOptions, ThreadId, open_store,
     session::verify_call,
     store::records::{AttemptFilter, JobState},
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = env::args().nth(1).ok_or("usage: replay FILE")?;
-    let store = SqliteStore::open(Path::new(&file), SqliteOptions::default())?;
+    let store = open_store(&StoreLocation::named(&file)?, StoreOptions::default())?;
     for session in store.sessions()? {
-        println!("{}", prove(&store, session.head.ok_or("the session has no thread")?)?);
+        println!("{}", prove(&*store, session.head.ok_or("the session has no thread")?)?);
     }
     Ok(())
 }
 
 /// Makes every call of a thread again, and says what they were like.
-pub(crate) fn prove(store: &SqliteStore, thread: ThreadId) -> Result<String, Box<dyn Error>> {
+pub(crate) fn prove(store: &dyn Store, thread: ThreadId) -> Result<String, Box<dyn Error>> {
     let calls = store.calls(thread, 0, usize::MAX)?;
     for call in &calls {
         verify_call(store, thread, call.number)?;

@@ -23,7 +23,7 @@ use epitome_core::{
     event::RawDialect,
 };
 use epitome_store::{
-    EventLog, NewThread, SqliteStore, StoreError, ThreadHead, ThreadStart, opencode,
+    NewThread, Store, StoreError, ThreadHead, ThreadStart, opencode,
     records::{NewSession, SessionRow},
 };
 use epitome_wire::transcripts::{
@@ -90,7 +90,7 @@ const TRIES: usize = 8;
 
 /// Imports a file, or OpenCode's database.
 pub fn import_file(
-    store: &SqliteStore,
+    store: &dyn Store,
     path: &Path,
     limits: &TranscriptLimits,
 ) -> Result<ImportedFile, ImportError> {
@@ -106,7 +106,7 @@ pub fn import_file(
 }
 
 fn import_once(
-    store: &SqliteStore,
+    store: &dyn Store,
     path: &Path,
     limits: &TranscriptLimits,
 ) -> Result<ImportedFile, ImportError> {
@@ -122,7 +122,7 @@ fn import_once(
 
 /// Imports the bytes of a file known as `name`.
 pub fn import_bytes(
-    store: &SqliteStore,
+    store: &dyn Store,
     name: &str,
     bytes: &[u8],
     limits: &TranscriptLimits,
@@ -170,7 +170,7 @@ fn may_be_transcript(path: &Path) -> bool {
 }
 
 fn import_opencode(
-    store: &SqliteStore,
+    store: &dyn Store,
     path: &Path,
     limits: &TranscriptLimits,
 ) -> Result<ImportedFile, ImportError> {
@@ -191,7 +191,7 @@ fn import_opencode(
     Ok(all)
 }
 
-fn record(store: &SqliteStore, reading: TranscriptFile) -> Result<ImportedFile, ImportError> {
+fn record(store: &dyn Store, reading: TranscriptFile) -> Result<ImportedFile, ImportError> {
     let TranscriptFile { format, sessions, mut warnings, skipped } = reading;
     let mut imported = Vec::with_capacity(sessions.len());
     for session in at_once(sessions, |session| record_session(store, format, session)) {
@@ -238,7 +238,7 @@ fn at_once<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec
 }
 
 fn record_session(
-    store: &SqliteStore,
+    store: &dyn Store,
     format: TranscriptFormat,
     session: transcripts::TranscriptSession,
 ) -> Result<ImportedSession, ImportError> {
@@ -314,7 +314,7 @@ fn callers(threads: &[transcripts::TranscriptThread]) -> BTreeMap<(ThreadId, Str
 }
 
 /// Returns true if `head` ends before the session's current thread, as in a file that was read only in part.
-fn is_shorter(store: &SqliteStore, head: ThreadId, session: SessionId) -> Result<bool, StoreError> {
+fn is_shorter(store: &dyn Store, head: ThreadId, session: SessionId) -> Result<bool, StoreError> {
     match store.session(session)?.head {
         Some(now) if now != head => Ok(store.head(head)?.seq < store.head(now)?.seq),
         _ => Ok(false),
@@ -358,11 +358,7 @@ struct ImportedThread {
 }
 
 /// Brings a thread up to date with its own events as the file has them.
-fn record_thread(
-    store: &SqliteStore,
-    new: &NewThread,
-    file: FileEvents,
-) -> Result<ImportedThread, StoreError> {
+fn record_thread(store: &dyn Store, new: &NewThread, file: FileEvents) -> Result<ImportedThread, StoreError> {
     let base = match new.start {
         ThreadStart::Fork { of, at } => ThreadHead { seq: at, link: link_at(store, of, at)? },
         ThreadStart::Root | ThreadStart::Spawned { .. } => ThreadHead::START,
@@ -407,7 +403,7 @@ fn record_thread(
 
 /// Events of a thread that were written here and are no messages: requested, undone or restored compactions,
 /// and pins.
-fn ours(store: &SqliteStore, thread: ThreadId, after: Seq) -> Result<Vec<LoggedEvent>, StoreError> {
+fn ours(store: &dyn Store, thread: ThreadId, after: Seq) -> Result<Vec<LoggedEvent>, StoreError> {
     const KINDS: [&str; 8] = [
         "compaction_requested",
         "compacted",
@@ -428,7 +424,7 @@ fn ours(store: &SqliteStore, thread: ThreadId, after: Seq) -> Result<Vec<LoggedE
 
 /// Creates the thread, or finds it. Its parent call may have become known since it was created: it is still
 /// the same thread.
-fn open_thread(store: &SqliteStore, new: &NewThread) -> Result<(), StoreError> {
+fn open_thread(store: &dyn Store, new: &NewThread) -> Result<(), StoreError> {
     match store.open(new) {
         Err(StoreError::ThreadDiffers(id)) => {
             let known = store.thread(id)?;
@@ -472,7 +468,7 @@ impl StoredThread<'_> {
     }
 
     /// Number of `events`, the thread's own as the file has them, that are in the log.
-    fn common(&self, store: &SqliteStore, events: &[Event]) -> Result<usize, StoreError> {
+    fn common(&self, store: &dyn Store, events: &[Event]) -> Result<usize, StoreError> {
         let mut link = self.base.link;
         let links: Vec<ChainLink> = events
             .iter()
@@ -504,7 +500,7 @@ impl StoredThread<'_> {
     }
 }
 
-fn link_at(store: &SqliteStore, thread: ThreadId, at: Seq) -> Result<ChainLink, StoreError> {
+fn link_at(store: &dyn Store, thread: ThreadId, at: Seq) -> Result<ChainLink, StoreError> {
     if at == Seq::START {
         return Ok(ChainLink::ROOT);
     }
@@ -513,7 +509,7 @@ fn link_at(store: &SqliteStore, thread: ThreadId, at: Seq) -> Result<ChainLink, 
 }
 
 fn append(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     mut after: Seq,
     events: impl Iterator<Item = Event>,

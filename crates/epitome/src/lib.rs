@@ -72,7 +72,7 @@
 //! - *Summaries by a model:* [`RemoteSummariser`] asks one over HTTP, anything else implements [`Summarize`]. Without
 //!   either they are made by code alone.
 //! - *Without a session:* [`compact_request`] makes a single request fit.
-//! - *The log:* [`SqliteStore`] keeps the [`Event`]s of all sessions; [`import`] reads transcripts of other agents into it.
+//! - *The log:* a [`Store`] keeps the [`Event`]s of all sessions, in a file that [`open_store`] opens; [`import`] reads transcripts of other agents into it.
 //!
 //! The rest is in the modules and in the crates below, which are here under their own names: [`core`] for events and what is
 //! derived from them, [`store`] for the log, [`wire`] for provider formats.
@@ -145,7 +145,7 @@ pub use epitome_core::{
     profile::Profiles,
 };
 #[doc(inline)]
-pub use epitome_store::{SqliteOptions, SqliteStore, StoreError};
+pub use epitome_store::{Store, StoreError, StoreLocation, StoreOptions, open_store};
 #[doc(inline)]
 pub use epitome_wire::{FinishReason, Format};
 

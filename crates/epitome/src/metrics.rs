@@ -19,7 +19,7 @@ use epitome_core::{
     projection::EventLine,
     summary::{SummarySection, compaction::carried_summary},
 };
-use epitome_store::{SqliteStore, records::CallRow};
+use epitome_store::{Store, records::CallRow};
 use serde::Serialize;
 
 use crate::{
@@ -209,7 +209,7 @@ impl fmt::Display for TargetResult {
 }
 
 /// Measures a thread.
-pub fn metrics(store: &SqliteStore, thread: ThreadId) -> Result<SessionMetrics, SessionError> {
+pub fn metrics(store: &dyn Store, thread: ThreadId) -> Result<SessionMetrics, SessionError> {
     let past = CallReplayer::read(store, thread, None)?;
     let calls = store.calls(thread, 0, usize::MAX)?;
     let line = past.line();

@@ -27,7 +27,7 @@ use epitome_core::{
     projection::{EventLine, project},
     seq_set::SeqSet,
 };
-use epitome_store::{SqliteStore, records::CallRow};
+use epitome_store::{Store, records::CallRow};
 use serde::Serialize;
 
 use self::{
@@ -172,7 +172,7 @@ pub enum TextPresence {
 }
 
 /// Explains the fate of a text in a thread's view: which calls saw it, and what the others saw instead.
-pub fn why(store: &SqliteStore, thread: ThreadId, text: &str) -> Result<TextFate, SessionError> {
+pub fn why(store: &dyn Store, thread: ThreadId, text: &str) -> Result<TextFate, SessionError> {
     let past = CallReplayer::read(store, thread, None)?;
     let (matched, mut found) = find(past.line(), text);
     let others = set_aside(&mut found);

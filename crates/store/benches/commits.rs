@@ -6,6 +6,7 @@
 
 use std::{
     fs,
+    path::Path,
     path::PathBuf,
     sync::{Arc, Barrier},
     time::Duration,
@@ -17,7 +18,7 @@ use epitome_core::{
     tokens::EstimateCounter,
 };
 use epitome_store::{
-    NewThread, SqliteOptions, SqliteStore, ThreadStart,
+    NewThread, Store, StoreError, StoreLocation, StoreOptions, ThreadStart, open_store,
     records::{CommitRecord, HeadPromotion, NewExchange, NewSession, ThreadCommit, ThreadOpening},
 };
 use uuid::Uuid;
@@ -29,8 +30,8 @@ fn main() {
     let directory = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
     let directory = directory.map_or_else(std::env::temp_dir, PathBuf::from);
     let place = tempfile::tempdir_in(directory).expect("a directory to measure in");
-    let options = SqliteOptions { counter: Some(Arc::new(EstimateCounter)), ..SqliteOptions::default() };
-    let store = Arc::new(SqliteStore::open(&place.path().join("epitome.db"), options).expect("a store"));
+    let options = StoreOptions { counter: Some(Arc::new(EstimateCounter)), ..StoreOptions::default() };
+    let store = open_at(&place.path().join("epitome.db"), options).expect("a store");
     waiting(&store, "opens a session with 3 events", |writer, round| opening(writer * ROUNDS + round));
     waiting(&store, "appends 2 events and an exchange", |writer, round| {
         answering(writer * ROUNDS + round, Seq(3))
@@ -46,7 +47,7 @@ fn main() {
 }
 
 /// So many threads, each of which waits for one commit after the other.
-fn waiting(store: &Arc<SqliteStore>, what: &str, make: fn(u64, u64) -> ThreadCommit) {
+fn waiting(store: &Arc<dyn Store>, what: &str, make: fn(u64, u64) -> ThreadCommit) {
     let gates = Arc::new([(); 4].map(|()| Barrier::new(usize::try_from(WRITERS).expect("small") + 1)));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
@@ -168,4 +169,8 @@ fn event(number: u64, who: &str) -> Event {
         raw,
         normal,
     }
+}
+
+fn open_at(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    open_store(&StoreLocation::named(path)?, options)
 }

@@ -11,7 +11,9 @@ use std::{
 };
 
 use epitome_core::{ContentPart, Event, Fact, Seq, SessionId, ThreadId, tokens::EstimateCounter};
-use epitome_store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadStart, records::SearchQuery};
+use epitome_store::{
+    NewThread, Store, StoreError, StoreLocation, StoreOptions, ThreadStart, open_store, records::SearchQuery,
+};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -34,7 +36,7 @@ fn main() {
 fn appends(directory: &Path) {
     const ROUNDS: usize = 400;
     let store = open(&directory.join("appends.db"));
-    let thread = root(&store, "appends");
+    let thread = root(&*store, "appends");
     let bytes = vec![b'x'; EVENT];
     let mut file = File::create(directory.join("bare")).expect("a file");
     let (mut bare, mut appended) = (Vec::new(), Vec::new());
@@ -64,7 +66,7 @@ fn long_turns(directory: &Path) {
     let result = || {
         Event::from_fact(Fact::ToolReturned { results: vec![], parts: vec![ContentPart::text("done")] }, None)
     };
-    let (short, long) = (root(&store, "short"), root(&store, "long"));
+    let (short, long) = (root(&*store, "short"), root(&*store, "long"));
     store
         .append(long, Seq::START, std::iter::once(answer()).chain((0..20_000).map(|_| result())).collect())
         .expect("appended");
@@ -84,12 +86,12 @@ fn long_turns(directory: &Path) {
 fn writers(directory: &Path) {
     const EACH: usize = 64;
     let rate = |writers: usize| {
-        let store = Arc::new(open(&directory.join(format!("writers-{writers}.db"))));
+        let store = open(&directory.join(format!("writers-{writers}.db")));
         let start = Arc::new(Barrier::new(writers + 1));
         let handles: Vec<_> = (0..writers)
             .map(|writer| {
                 let (store, start) = (Arc::clone(&store), Arc::clone(&start));
-                let thread = root(&store, &format!("writer {writer}"));
+                let thread = root(&*store, &format!("writer {writer}"));
                 std::thread::spawn(move || {
                     let events: Vec<Event> = (0..EACH).map(event).collect();
                     start.wait();
@@ -113,7 +115,7 @@ fn reads(directory: &Path) {
     let store = open(&directory.join("reads.db"));
     let mut first: Option<(Duration, usize)> = None;
     for length in [1_000_u64, 10_000, 100_000] {
-        let thread = root(&store, &format!("read {length}"));
+        let thread = root(&*store, &format!("read {length}"));
         let mut head = Seq::START;
         while head.0 < length {
             let batch = (0..1000).map(event).collect();
@@ -143,12 +145,12 @@ fn reads(directory: &Path) {
     println!("search over 111K events:         {:>10.1?}", median(&mut searches));
 }
 
-fn open(path: &Path) -> SqliteStore {
-    let options = SqliteOptions { counter: Some(Arc::new(EstimateCounter)), ..SqliteOptions::default() };
-    SqliteStore::open(path, options).expect("a store")
+fn open(path: &Path) -> Arc<dyn Store> {
+    let options = StoreOptions { counter: Some(Arc::new(EstimateCounter)), ..StoreOptions::default() };
+    open_at(path, options).expect("a store")
 }
 
-fn root(store: &SqliteStore, name: &str) -> ThreadId {
+fn root(store: &dyn Store, name: &str) -> ThreadId {
     let id = ThreadId::derived(&[name]);
     let new = NewThread {
         id,
@@ -187,4 +189,8 @@ fn ratio(one: Duration, other: Duration) -> f64 {
 
 fn float(number: usize) -> f64 {
     f64::from(u32::try_from(number).expect("a small number"))
+}
+
+fn open_at(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    open_store(&StoreLocation::named(path)?, options)
 }

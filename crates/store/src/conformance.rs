@@ -10,7 +10,7 @@ use epitome_core::{
     media::Media,
 };
 
-use crate::{EventLog, NewThread, StoreError, ThreadHead, ThreadStart};
+use crate::{NewThread, StoreError, ThreadHead, ThreadStart, traits::EventLog};
 
 /// Tries everything on one log. It may hold other threads already.
 pub fn check(log: &dyn EventLog) {

@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::JobId};
 
-use crate::thread_head::ThreadHead;
+use crate::{location::StoreLocation, thread_head::ThreadHead};
 
 /// Error of a store.
 #[derive(Debug, thiserror::Error)]
@@ -161,60 +161,62 @@ pub enum StoreError {
         scheme: String,
     },
     /// Another connection holds the lock.
-    #[error("{doing}: {} is locked by another process, waited {}; wait for it to finish, or stop it", path.display(), seconds(*waited))]
+    #[error("{doing}: {location} is locked by another process, waited {}; wait for it to finish, or stop it", seconds(*waited))]
     Locked {
         /// Action that failed.
         doing: &'static str,
         /// The database.
-        path: PathBuf,
+        location: StoreLocation,
         /// Time that was waited.
         waited: Duration,
     },
     /// The right to write is missing.
-    #[error("{doing}: {} cannot be written; check the permissions of the file and of its directory", path.display())]
+    #[error("{doing}: {location} cannot be written; check the permissions of the file and of its directory")]
     ReadOnly {
         /// Action that failed.
         doing: &'static str,
         /// The database.
-        path: PathBuf,
+        location: StoreLocation,
     },
     /// The disk is full.
-    #[error("{doing}: no space left for {}; nothing was changed; free some space and try again", path.display())]
+    #[error("{doing}: no space left for {location}; nothing was changed; free some space and try again")]
     DiskFull {
         /// Action that failed.
         doing: &'static str,
         /// The database.
-        path: PathBuf,
+        location: StoreLocation,
     },
     /// Damaged pages, or rows that no build can have written.
-    #[error("{doing}: {} is damaged ({detail}); {}", path.display(), remedy(doing))]
+    #[error("{doing}: {location} is damaged ({detail}); {}", remedy(doing))]
     Corrupt {
         /// Action that failed.
         doing: &'static str,
         /// The database.
-        path: PathBuf,
+        location: StoreLocation,
         /// Description of the damage.
         detail: String,
     },
     /// Something else, under the name of the database.
-    #[error("{} is not a database: {detail}", path.display())]
+    #[error("{location} is not a database: {detail}")]
     NotADatabase {
-        /// The file.
-        path: PathBuf,
+        /// The database.
+        location: StoreLocation,
         /// Apparent content of the file.
         detail: String,
     },
-    /// A SQLite database, of another program.
-    #[error("{} is a database of another program, not an Epitome store; give another path", path.display())]
+    /// A database of another program.
+    #[error("{location} is a database of another program, not an Epitome store; give another path")]
     ForeignDatabase {
-        /// The file.
-        path: PathBuf,
+        /// The database.
+        location: StoreLocation,
     },
     /// Written by a newer Epitome.
-    #[error("{} has schema version {found}, this Epitome knows up to {known}; nothing was touched; upgrade Epitome", path.display())]
+    #[error(
+        "{location} has schema version {found}, this Epitome knows up to {known}; nothing was touched; upgrade Epitome"
+    )]
     NewerSchema {
-        /// The file.
-        path: PathBuf,
+        /// The database.
+        location: StoreLocation,
         /// Its version.
         found: i64,
         /// The newest version this build knows.
@@ -243,14 +245,14 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The thread that writes is gone.
-    #[error("the writer of {} stopped unexpectedly; nothing more is written; open the store again", path.display())]
+    #[error("the writer of {location} stopped unexpectedly; nothing more is written; open the store again")]
     WriterGone {
         /// The database.
-        path: PathBuf,
+        location: StoreLocation,
     },
-    /// Anything else SQLite reports.
+    /// Anything else that the database reports.
     #[error("{doing}: {source}")]
-    Sql {
+    Database {
         /// Action that failed.
         doing: &'static str,
         /// Error of the other part.

@@ -1,7 +1,9 @@
 //! The log as its users see it: threads are opened, appended to and read. There is no other verb, so that no
 //! implementation has to refuse one.
 
-use epitome_core::{Event, EventId, LoggedEvent, Seq, SessionId, ThreadId, id::CallId};
+use epitome_core::{
+    Digest, Event, EventId, LoggedEvent, Seq, SessionId, ThreadId, id::CallId, seq_set::SeqSet,
+};
 
 use crate::{error::StoreError, thread_head::ThreadHead};
 
@@ -18,9 +20,9 @@ use crate::{error::StoreError, thread_head::ThreadHead};
 ///
 /// ```
 /// use epitome_core::{Event, Fact, ContentPart, Seq, SessionId, ThreadId};
-/// use epitome_store::{EventLog, MemoryLog, NewThread, ThreadStart};
+/// use epitome_store::{NewThread, StoreOptions, ThreadStart, temporary_store};
 ///
-/// let log = MemoryLog::new();
+/// let log = temporary_store(StoreOptions::default())?;
 /// let (session, thread) = (SessionId::derived(&["demo"]), ThreadId::derived(&["demo"]));
 /// log.open(&NewThread { id: thread, session, name: "main".into(), key: None, start: ThreadStart::Root })?;
 /// let said = Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("hello")] }, None);
@@ -45,6 +47,28 @@ pub trait EventLog: Send + Sync {
 
     /// End of the thread.
     fn head(&self, thread: ThreadId) -> Result<ThreadHead, StoreError>;
+
+    /// One event.
+    fn event(&self, id: EventId) -> Result<LoggedEvent, StoreError>;
+
+    /// The events of the thread's view that are of one of `kinds` (as [`Fact::kind`](epitome_core::Fact::kind)
+    /// names them), oldest first.
+    fn events_of_kinds(&self, thread: ThreadId, kinds: &[&str]) -> Result<Vec<LoggedEvent>, StoreError>;
+
+    /// A thread's view from `from` on, without these events, and the events of these kinds wherever they are; oldest first.
+    fn read_window(
+        &self,
+        thread: ThreadId,
+        from: Seq,
+        without: &SeqSet,
+        kinds: &[&str],
+    ) -> Result<Vec<LoggedEvent>, StoreError>;
+
+    /// The newest compaction of the thread's view that holds: one that is not undone, or was brought back.
+    fn compaction_in_force(&self, thread: ThreadId) -> Result<Option<LoggedEvent>, StoreError>;
+
+    /// A medium's bytes, if any event brought it inline and it was large enough to be stored apart.
+    fn media(&self, hash: Digest) -> Result<Option<Vec<u8>>, StoreError>;
 }
 
 /// A thread to be made.

@@ -12,7 +12,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, Row, types::ValueRef};
 use serde_json::{Map, Value, json};
 
-use crate::error::StoreError;
+use crate::{error::StoreError, location::StoreLocation};
 
 /// Returns true if the file is a database of OpenCode.
 pub fn is_opencode(path: &Path) -> bool {
@@ -29,7 +29,7 @@ pub fn opencode_exports(path: &Path) -> Result<Vec<String>, StoreError> {
         // An error of the file itself is reported first.
         open(path).map_err(|source| failed(path, source))?;
         return Err(StoreError::NotADatabase {
-            path: path.to_owned(),
+            location: StoreLocation::file(path),
             detail: "it has no tables `session`, `message` and `part` as OpenCode makes them".to_owned(),
         });
     }
@@ -88,10 +88,10 @@ fn escaped(path: &Path) -> String {
 fn failed(path: &Path, source: rusqlite::Error) -> StoreError {
     match source.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => StoreError::NotADatabase {
-            path: path.to_owned(),
+            location: StoreLocation::file(path),
             detail: "its header is not that of SQLite".to_owned(),
         },
-        _ => StoreError::Sql { doing: "reading OpenCode's database", source: Box::new(source) },
+        _ => StoreError::Database { doing: "reading OpenCode's database", source: Box::new(source) },
     }
 }
 

@@ -336,9 +336,9 @@ pub enum ScrubState {
 /// Progress of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Pages copied.
+    /// Parts copied: pages, rows.
     pub done: u64,
-    /// Pages in all.
+    /// Parts in all.
     pub total: u64,
 }
 

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args as ClapArgs;
+use epitome::store::StoreLocation;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -23,7 +24,7 @@ pub(crate) fn run(
     let style = ProgressStyle::with_template("{bar:30} {percent}% · {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(0).with_style(style);
-    store.backup(&args.file, &mut |progress| {
+    store.backup(&StoreLocation::named(&args.file)?, &mut |progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     })?;

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use epitome::{
     core::{Digest, ThreadId, Tokens, event::Usage, profile::Money},
     session::call_replay::{self, ReplayedCall},
-    store::{SqliteStore, records::CallRow},
+    store::{Store, records::CallRow},
 };
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub(crate) fn run(
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
-    let (session, thread) = args.named.find(&store)?;
+    let (session, thread) = args.named.find(&*store)?;
     let newest = store.last_call(thread.id)?.map_or(0, |row| row.number + 1);
     let first = args.limit.map_or(0, |limit| newest.saturating_sub(limit));
     let rows = store.calls(thread.id, first, usize::MAX)?;
@@ -218,14 +218,14 @@ pub(crate) fn replay(
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
-    let (_, thread) = args.named.find(&store)?;
-    let Some(number) = args.call else { return replay_all(&store, thread.id, out) };
+    let (_, thread) = args.named.find(&*store)?;
+    let Some(number) = args.call else { return replay_all(&*store, thread.id, out) };
     if store.last_call(thread.id)?.is_none() {
         bail!(
             "no calls are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun"
         );
     }
-    let replayed = call_replay::replay_call(&store, thread.id, number)?;
+    let replayed = call_replay::replay_call(&*store, thread.id, number)?;
     let code = if replayed.is_same() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if out.is_json() {
         let mut line = replayed_json(&replayed);
@@ -277,7 +277,7 @@ fn replayed_json(replayed: &ReplayedCall) -> Value {
 }
 
 /// Checks every call, on all cores.
-fn replay_all(store: &SqliteStore, thread: ThreadId, mut out: CliOutput) -> anyhow::Result<ExitCode> {
+fn replay_all(store: &dyn Store, thread: ThreadId, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let newest = store.last_call(thread)?.map_or(0, |row| row.number + 1);
     let numbers: Vec<u64> = (0..newest).collect();
     let (mut same, mut wrong) = (0_u64, 0_u64);

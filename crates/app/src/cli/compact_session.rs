@@ -1,7 +1,7 @@
 //! `compact SESSION`: a compaction turn. The summary is appended to the log, and from the next request on the
 //! model sees it in place of the turns that it covers; nothing else is changed, and `undo` takes it back.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -17,7 +17,7 @@ use epitome::{
     },
     session::SessionError,
     store::{
-        EventLog, SqliteStore,
+        Store,
         records::{JobState, SessionRow},
     },
 };
@@ -94,9 +94,9 @@ pub(crate) fn run(
     store: &DatabaseLocation,
     out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let store = Arc::new(store.open_existing()?);
+    let store = store.open_existing()?;
     let named = ThreadArgs { session: name.to_owned(), thread: args.thread.clone() };
-    let (session, thread) = named.find(&store)?;
+    let (session, thread) = named.find(&*store)?;
     let opening = SessionOpenOptions {
         model: view.model.clone(),
         format: None,
@@ -110,7 +110,7 @@ pub(crate) fn run(
         return jobs::queued(&store.job(job)?, &session, out);
     }
     let place = live.block_on_with_progress(live.session.compact(asked)).map_err(with_advice)?;
-    report(&store, &session, thread.id, place, focus, out)
+    report(&*store, &session, thread.id, place, focus, out)
 }
 
 /// Adds advice to an error, in the words of this command.
@@ -124,7 +124,7 @@ fn with_advice(error: SessionError) -> anyhow::Error {
 }
 
 /// Author of a compaction's summary: the summariser that did its job, or the built-in one.
-fn author(store: &SqliteStore, thread: ThreadId, place: Seq) -> anyhow::Result<String> {
+fn author(store: &dyn Store, thread: ThreadId, place: Seq) -> anyhow::Result<String> {
     let is_it = |state: &JobState| *state == JobState::Adopted { compaction: place };
     let job = store.jobs(Some(thread))?.into_iter().find(|row| is_it(&row.state));
     let summaries = store.summaries(thread)?;
@@ -133,7 +133,7 @@ fn author(store: &SqliteStore, thread: ThreadId, place: Seq) -> anyhow::Result<S
 }
 
 fn report(
-    store: &SqliteStore,
+    store: &dyn Store,
     session: &SessionRow,
     thread: ThreadId,
     place: Seq,

@@ -44,13 +44,13 @@ pub(crate) fn run(
     }
     let problems = report.problems().count();
     if problems == 0 {
-        out.line(format_args!("{BOLD}{} is healthy.{BOLD:#}", store.path().display()))?;
+        out.line(format_args!("{BOLD}{} is healthy.{BOLD:#}", store.location()))?;
     } else {
         out.line(format_args!(
             "{BOLD}{} in {}.{BOLD:#} If only derived tables are affected: epitome doctor --rebuild. \
              If the log is: restore a backup.",
             text_format::count(problems as u64, "problem"),
-            store.path().display()
+            store.location()
         ))?;
     }
     Ok(code)

@@ -65,12 +65,12 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
-    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
+    let thread = store_lookup::thread(&*store, &session, args.thread.as_deref())?;
     let last = match &args.at {
         None => None,
         Some(turn) => Some(store_lookup::turn(thread.id, &store.turns(thread.id)?, turn)?.1.turn.last),
     };
-    let events = store_lookup::events(&store, thread.id, last)?;
+    let events = store_lookup::events(&*store, thread.id, last)?;
     let bytes = match args.format {
         ExportFormat::Jsonl => lines(&events)?,
         ExportFormat::OpenaiChat => request(Format::OpenaiChat, &events, args.legal)?,

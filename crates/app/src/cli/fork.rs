@@ -1,13 +1,13 @@
 //! `fork`: a new session that shares another's past.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use epitome::{
     core::{Seq, SessionId, ThreadId},
     lineage::ForkMode,
     store::{
-        EventLog, SqliteStore,
+        Store,
         records::{NewFork, NewSession, SessionRow, ThreadRow},
     },
 };
@@ -65,15 +65,15 @@ impl ForkArgs {
 }
 
 pub(crate) fn run(args: &ForkArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
-    let store = Arc::new(store.open_existing()?);
+    let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
-    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
+    let thread = store_lookup::thread(&*store, &session, args.thread.as_deref())?;
     let turns = store.turns(thread.id)?;
     let (number, row) = store_lookup::turn(thread.id, &turns, &args.at)?;
     let title = args.title.clone().unwrap_or_else(|| format!("{} (fork at turn {number})", session.title));
     let at = row.turn.last;
     let (id, new) = match args.mode() {
-        None => share(&store, &session, &thread, at, &title)?,
+        None => share(&*store, &session, &thread, at, &title)?,
         Some(mode) => {
             let live = BlockingSession::open(&store, thread.id, SessionOpenOptions::default(), None)?;
             let fork = live.wait(live.session.fork(at, mode, &title))?;
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &ForkArgs, store: &DatabaseLocation, mut out: CliOutput)
 
 /// Makes a session that shares the past up to an event and has no events of its own.
 fn share(
-    store: &SqliteStore,
+    store: &dyn Store,
     session: &SessionRow,
     thread: &ThreadRow,
     at: Seq,

@@ -1,10 +1,10 @@
 //! `handoff`: starts a new session with a goal and a summary of this one.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
-use epitome::{core::Fact, store::EventLog};
+use epitome::core::Fact;
 use serde_json::json;
 
 use super::{
@@ -42,7 +42,7 @@ pub(crate) fn run(
     if goal.is_empty() {
         bail!("say what the new session is for: the goal is empty");
     }
-    let store = Arc::new(store.open_existing()?);
+    let store = store.open_existing()?;
     let (row, live) = BlockingSession::of(&store, &args.named)?;
     let shared = store.head(live.session.thread())?.seq;
     let (before, _) = live.wait(live.session.size())?;

@@ -37,7 +37,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
-    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
+    let thread = store_lookup::thread(&*store, &session, args.thread.as_deref())?;
     let rows = store.turns(thread.id)?;
     let chosen = match &args.summarized_by {
         None => rows.iter().enumerate().collect(),

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ImportArgs, store: &DatabaseLocation, out: CliOutput) -
     for_all(
         &sources,
         |source| file_name(&source.path),
-        |source| import_file(&store, &source.path, &limits),
+        |source| import_file(&*store, &source.path, &limits),
         |source, result| report.file(source, result),
     )?;
     report.finish()

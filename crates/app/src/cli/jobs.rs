@@ -8,7 +8,7 @@ use epitome::{
     core::{SessionId, ThreadId, event::Timestamp},
     session::WorkOutcome,
     store::{
-        EventLog, SqliteStore,
+        Store,
         records::{CommitRecord, JobRow, JobState, SessionRow, ThreadCommit},
     },
 };
@@ -61,9 +61,9 @@ struct CancelJobArgs {
 }
 
 pub(crate) fn run(args: &JobsArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
-    let store = Arc::new(store.open_existing()?);
+    let store = store.open_existing()?;
     if let Some(JobsCommand::Cancel(cancel)) = &args.command {
-        return self::cancel(cancel, &store, out);
+        return self::cancel(cancel, &*store, out);
     }
     let session = args.session.as_deref().map(|name| store.find_session(name)).transpose()?;
     if args.work {
@@ -72,11 +72,11 @@ pub(crate) fn run(args: &JobsArgs, store: &DatabaseLocation, out: CliOutput) -> 
     if args.summariser.summariser.is_some() {
         bail!("--summariser says who works jobs off: say --work too");
     }
-    list(&rows(&store, session.as_ref())?, &store, out)
+    list(&rows(&*store, session.as_ref())?, &*store, out)
 }
 
 /// The jobs of all threads of a session, or of all sessions, oldest first.
-fn rows(store: &SqliteStore, session: Option<&SessionRow>) -> anyhow::Result<Vec<JobRow>> {
+fn rows(store: &dyn Store, session: Option<&SessionRow>) -> anyhow::Result<Vec<JobRow>> {
     let mut rows = store.jobs(None)?;
     if let Some(session) = session {
         let threads = store.threads(session.id)?;
@@ -85,7 +85,7 @@ fn rows(store: &SqliteStore, session: Option<&SessionRow>) -> anyhow::Result<Vec
     Ok(rows)
 }
 
-fn list(rows: &[JobRow], store: &SqliteStore, mut out: CliOutput) -> anyhow::Result<ExitCode> {
+fn list(rows: &[JobRow], store: &dyn Store, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     if out.is_json() {
         for row in rows {
             out.object(&row_json(row, session_of(store, row.job.thread)?))?;
@@ -146,10 +146,10 @@ pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: CliOutput) -> 
 fn work(
     args: &JobsArgs,
     session: Option<&SessionRow>,
-    store: &Arc<SqliteStore>,
+    store: &Arc<dyn Store>,
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let before = rows(store, session)?;
+    let before = rows(&**store, session)?;
     let open: Vec<&JobRow> = before.iter().filter(|row| is_open(row)).collect();
     let mut threads: Vec<ThreadId> = open.iter().map(|row| row.job.thread).collect();
     threads.sort_unstable();
@@ -164,7 +164,7 @@ fn work(
     }
     for row in open {
         let now = store.job(row.job.id)?;
-        let session = session_of(store, now.job.thread)?;
+        let session = session_of(&**store, now.job.thread)?;
         if out.is_json() {
             out.object(&row_json(&now, session))?;
             continue;
@@ -191,7 +191,7 @@ fn work(
 
 /// Runs the jobs of a thread. A failed job is tried again after a wait, until the built-in summariser takes
 /// over; a job that another process is running is left to that process.
-fn work_off(store: &Arc<SqliteStore>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
+fn work_off(store: &Arc<dyn Store>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
     let live = BlockingSession::open(store, thread, SessionOpenOptions::default(), Some(summariser))?;
     loop {
         if live.block_on_with_progress(live.session.work())? == WorkOutcome::One {
@@ -204,7 +204,7 @@ fn work_off(store: &Arc<SqliteStore>, thread: ThreadId, summariser: &SummariserA
     }
 }
 
-fn cancel(args: &CancelJobArgs, store: &SqliteStore, mut out: CliOutput) -> anyhow::Result<ExitCode> {
+fn cancel(args: &CancelJobArgs, store: &dyn Store, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let mut meant: Vec<JobRow> =
         store.jobs(None)?.into_iter().filter(|row| row.job.id.matches_abbreviation(&args.id)).collect();
     let row = match (meant.pop(), meant.is_empty()) {
@@ -246,7 +246,7 @@ fn is_open(row: &JobRow) -> bool {
     matches!(row.state, JobState::Queued | JobState::Running { .. })
 }
 
-fn session_of(store: &SqliteStore, thread: ThreadId) -> anyhow::Result<SessionId> {
+fn session_of(store: &dyn Store, thread: ThreadId) -> anyhow::Result<SessionId> {
     Ok(store.thread(thread)?.session)
 }
 

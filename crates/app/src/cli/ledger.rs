@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use epitome::{
     core::{EventId, event::Timestamp},
     store::{
-        SqliteStore,
+        Store,
         records::{CreateOutcome, LedgerEntry, LedgerFilter},
     },
 };
@@ -90,7 +90,7 @@ pub(crate) fn run(
 
 fn add(args: LedgerAddArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open()?;
-    let turns = args.turns.iter().map(|name| linked(&store, name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let turns = args.turns.iter().map(|name| linked(&*store, name)).collect::<anyhow::Result<Vec<_>>>()?;
     let said = match args.text.as_str() {
         "-" => std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?,
         _ => args.text,
@@ -123,7 +123,7 @@ fn list(args: LedgerListArgs, store: &DatabaseLocation, mut out: CliOutput) -> a
         channel: args.channel,
         since: args.since,
         before: args.before,
-        linked: args.turn.as_deref().map(|name| linked(&store, name)).transpose()?,
+        linked: args.turn.as_deref().map(|name| linked(&*store, name)).transpose()?,
         limit: args.limit,
     };
     let entries = store.ledger(&filter)?;
@@ -167,7 +167,7 @@ fn entry_json(entry: &LedgerEntry, turns: &[EventId]) -> serde_json::Value {
     })
 }
 
-fn linked(store: &SqliteStore, name: &str) -> anyhow::Result<EventId> {
+fn linked(store: &dyn Store, name: &str) -> anyhow::Result<EventId> {
     let (session, turn) = name.rsplit_once('/').with_context(|| format!("`{name}` is not SESSION/TURN"))?;
     let session = store.find_session(session)?;
     let thread = store_lookup::thread(store, &session, None)?;

@@ -32,8 +32,8 @@ pub(crate) fn run(
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
-    let (session, thread) = args.named.find(&store)?;
-    let measured = metrics(&store, thread.id)?;
+    let (session, thread) = args.named.find(&*store)?;
+    let measured = metrics(&*store, thread.id)?;
     let rows = measured.rows();
     if out.is_json() {
         out.object(

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use epitome::{
     core::{Seq, SessionId, ThreadId, context::EventNaming, event::Pin, projection::EventLine},
     lineage,
-    store::{EventLog, SqliteStore},
+    store::Store,
 };
 use serde_json::json;
 
@@ -61,7 +61,7 @@ struct PinTargetArgs {
 }
 
 impl PinTargetArgs {
-    fn pin(&self, store: &SqliteStore, thread: ThreadId) -> anyhow::Result<Pin> {
+    fn pin(&self, store: &dyn Store, thread: ThreadId) -> anyhow::Result<Pin> {
         let Some(event) = &self.event else { return Ok(Pin::Text(self.text.clone().unwrap_or_default())) };
         if let Ok(number) = event.parse() {
             return Ok(Pin::Event(Seq(number)));
@@ -77,27 +77,34 @@ impl PinTargetArgs {
 }
 
 pub(crate) fn pin(args: &PinArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
-    let store = Arc::new(store.open_existing()?);
+    let store = store.open_existing()?;
     let (row, live) = BlockingSession::of(&store, &args.named)?;
     let thread = live.session.thread();
-    let pin = args.what.pin(&store, thread)?;
-    let is_new = !pins(&store, thread)?.contains(&pin);
+    let pin = args.what.pin(&*store, thread)?;
+    let is_new = !pins(&*store, thread)?.contains(&pin);
     if is_new {
         live.wait(live.session.pin(pin.clone()))?;
     }
-    report_pin(&store, row.id, thread, &pin, if is_new { PinChange::Pinned } else { PinChange::Nothing }, out)
+    report_pin(
+        &*store,
+        row.id,
+        thread,
+        &pin,
+        if is_new { PinChange::Pinned } else { PinChange::Nothing },
+        out,
+    )
 }
 
 pub(crate) fn unpin(args: &UnpinArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
-    let store = Arc::new(store.open_existing()?);
+    let store = store.open_existing()?;
     let (row, live) = BlockingSession::of(&store, &args.named)?;
     let thread = live.session.thread();
-    let pin = args.what.pin(&store, thread)?;
-    if !pins(&store, thread)?.contains(&pin) {
+    let pin = args.what.pin(&*store, thread)?;
+    if !pins(&*store, thread)?.contains(&pin) {
         bail!("this is not pinned, word for word: `epitome pins {}` lists what is", row.id);
     }
     live.wait(live.session.unpin(pin.clone()))?;
-    report_pin(&store, row.id, thread, &pin, PinChange::Unpinned, out)
+    report_pin(&*store, row.id, thread, &pin, PinChange::Unpinned, out)
 }
 
 #[derive(Clone, Copy)]
@@ -108,7 +115,7 @@ enum PinChange {
 }
 
 fn report_pin(
-    store: &SqliteStore,
+    store: &dyn Store,
     session: SessionId,
     thread: ThreadId,
     pin: &Pin,
@@ -134,13 +141,13 @@ pub(crate) fn list(
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
-    let (_, thread) = args.named.find(&store)?;
-    let pins = pins(&store, thread.id)?;
+    let (_, thread) = args.named.find(&*store)?;
+    let pins = pins(&*store, thread.id)?;
     for pin in &pins {
         if out.is_json() {
             out.object(&json!({ "pin": pin }))?;
         } else {
-            out.line(shown(&store, thread.id, pin)?)?;
+            out.line(shown(&*store, thread.id, pin)?)?;
         }
     }
     if pins.is_empty() && !out.is_json() {
@@ -150,7 +157,7 @@ pub(crate) fn list(
 }
 
 /// The pins of a thread.
-fn pins(store: &SqliteStore, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
+fn pins(store: &dyn Store, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
     let mut line = EventLine::default();
     for event in store.events_of_kinds(thread, &["pinned", "unpinned"])? {
         line.push_uncounted(Arc::new(event));
@@ -158,7 +165,7 @@ fn pins(store: &SqliteStore, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
     Ok(lineage::pins(&line))
 }
 
-fn shown(store: &SqliteStore, thread: ThreadId, pin: &Pin) -> anyhow::Result<String> {
+fn shown(store: &dyn Store, thread: ThreadId, pin: &Pin) -> anyhow::Result<String> {
     let seq = match pin {
         Pin::Text(words) => return Ok(text_format::one_line(words, usize::MAX)),
         Pin::Event(seq) => *seq,

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use epitome::{
     core::{LoggedEvent, ThreadId},
     session::call_replay,
-    store::{SqliteStore, records::SessionRow},
+    store::{Store, records::SessionRow},
 };
 use serde_json::json;
 
@@ -37,8 +37,8 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let handle = args.handle.join(" ");
-    let (session, thread) = owner(&store, &handle)?;
-    let recalled = call_replay::recall(&store, thread, &handle)?;
+    let (session, thread) = owner(&*store, &handle)?;
+    let recalled = call_replay::recall(&*store, thread, &handle)?;
     for recalled in &recalled {
         let LoggedEvent { id, event, .. } = &recalled.event;
         if out.is_json() {
@@ -71,7 +71,7 @@ pub(crate) fn run(
 
 /// Finds the thread of a handle in any session. The short form, in which handles are written, is tried before
 /// the start of an id, which threads made at about the same time share.
-fn owner(store: &SqliteStore, handle: &str) -> anyhow::Result<(SessionRow, ThreadId)> {
+fn owner(store: &dyn Store, handle: &str) -> anyhow::Result<(SessionRow, ThreadId)> {
     let Some((name, _)) = handle.trim().trim_start_matches("recall ").trim_start().split_once(':') else {
         bail!("`{}` is no handle: one looks like 1b2c3d4e:57", text_format::one_line(handle, 80));
     };

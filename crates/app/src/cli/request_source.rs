@@ -24,7 +24,7 @@ use epitome::{
     request_plan::{RequestPlan, RequestSettings},
     session::call_replay,
     simulate::PolicyActions,
-    store::SqliteStore,
+    store::Store,
     token_margin::TokenMargin,
     wire::{
         Format,
@@ -170,11 +170,11 @@ impl RequestSource {
             };
         }
         let store = store.open_existing()?;
-        Self::of_session(&store, name, at)
+        Self::of_session(&*store, name, at)
     }
 
     /// Reads a session's head thread, up to what the model saw when it made turn `at`.
-    fn of_session(store: &SqliteStore, name: &str, at: Option<&str>) -> anyhow::Result<Self> {
+    fn of_session(store: &dyn Store, name: &str, at: Option<&str>) -> anyhow::Result<Self> {
         let session = store.find_session(name)?;
         let thread = store_lookup::thread(store, &session, None)?;
         let last = match at {

@@ -4,13 +4,12 @@ use std::{
     io::{self, Write as _},
     net::SocketAddr,
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
-use epitome::store::{Durability, SqliteOptions};
+use epitome::store::{Durability, StoreOptions};
 use tokio::runtime::Builder;
 
 use super::{output::CliOutput, policies, store_lookup::DatabaseLocation};
@@ -122,7 +121,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
     let (config, log) = args.flags.clone().resolve(&environment, &policies::find)?;
-    let database = store.path()?;
+    let database = store.location()?;
     if args.check {
         let shown = ShownConfig::of(&config, &database);
         if out.is_json() {
@@ -135,8 +134,7 @@ pub(crate) fn run(
     // The thread that announces the gateway may be another one, and this one holds the lock of standard
     // output.
     drop(out);
-    let recorded =
-        if config.records() { Some(Arc::new(store.open_with(options(config.unrecorded))?)) } else { None };
+    let recorded = if config.records() { Some(store.open_with(options(config.unrecorded))?) } else { None };
     let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     // Created after the runtime, so that it is dropped before it.
     let _telemetry = TelemetryGuard::start(log, runtime.handle())?;
@@ -166,14 +164,14 @@ pub(crate) fn run(
 
 /// Options of a gateway's store. With `fail_closed`, every record is on disk before the request goes on;
 /// otherwise records share commits with later ones, which loses nothing if the process is killed.
-fn options(unrecorded: StoreFailureAction) -> SqliteOptions {
+fn options(unrecorded: StoreFailureAction) -> StoreOptions {
     match unrecorded {
-        StoreFailureAction::Refuse => SqliteOptions::default(),
-        StoreFailureAction::Forward => SqliteOptions {
+        StoreFailureAction::Refuse => StoreOptions::default(),
+        StoreFailureAction::Forward => StoreOptions {
             durability: Durability::Kill,
             gather: STORE_BATCH_DELAY,
             lag: LAG,
-            ..SqliteOptions::default()
+            ..StoreOptions::default()
         },
     }
 }

@@ -14,7 +14,7 @@ use epitome::{
     request_plan::{last_model_of, native_format_of},
     session::{LifecycleEvent, Session, SessionError, SummaryWorkers},
     store::{
-        SqliteStore,
+        Store,
         records::{SessionRow, ThreadRow},
     },
     summarise::{ApiKey, RemoteSummariser},
@@ -41,7 +41,7 @@ pub(crate) struct ThreadArgs {
 }
 
 impl ThreadArgs {
-    pub(crate) fn find(&self, store: &SqliteStore) -> anyhow::Result<(SessionRow, ThreadRow)> {
+    pub(crate) fn find(&self, store: &dyn Store) -> anyhow::Result<(SessionRow, ThreadRow)> {
         let session = store.find_session(&self.session)?;
         let thread = store_lookup::thread(store, &session, self.thread.as_deref())?;
         Ok((session, thread))
@@ -146,7 +146,7 @@ pub(crate) struct BlockingSession {
 impl BlockingSession {
     /// Opens a thread. This starts no worker and sends no request.
     pub(crate) fn open(
-        store: &Arc<SqliteStore>,
+        store: &Arc<dyn Store>,
         thread: ThreadId,
         opening: SessionOpenOptions,
         summariser: Option<&SummariserArgs>,
@@ -155,7 +155,7 @@ impl BlockingSession {
         if let Some(model) = &model {
             profiles.find(model).map_err(|unknown| anyhow!("{unknown}, in a file that --profiles names"))?;
         }
-        let spoken = ModelAndFormat::of(store, thread)?;
+        let spoken = ModelAndFormat::of(&**store, thread)?;
         let format = format.or(spoken.format).unwrap_or(Format::OpenaiChat);
         let model = model.or(spoken.model).unwrap_or_default();
         let asked = summariser.map(|summariser| summariser.build(&profiles)).transpose()?.flatten();
@@ -178,8 +178,8 @@ impl BlockingSession {
     }
 
     /// Opens the thread of a named session, as it is.
-    pub(crate) fn of(store: &Arc<SqliteStore>, named: &ThreadArgs) -> anyhow::Result<(SessionRow, Self)> {
-        let (session, thread) = named.find(store)?;
+    pub(crate) fn of(store: &Arc<dyn Store>, named: &ThreadArgs) -> anyhow::Result<(SessionRow, Self)> {
+        let (session, thread) = named.find(&**store)?;
         Ok((session, Self::open(store, thread.id, SessionOpenOptions::default(), None)?))
     }
 
@@ -243,7 +243,7 @@ struct ModelAndFormat {
 }
 
 impl ModelAndFormat {
-    fn of(store: &SqliteStore, thread: ThreadId) -> anyhow::Result<Self> {
+    fn of(store: &dyn Store, thread: ThreadId) -> anyhow::Result<Self> {
         let last = store.last_call(thread)?.map(|row| (row.call.model, row.call.format.parse().ok()));
         if let Some((model @ Some(_), format @ Some(_))) = last {
             return Ok(Self { model, format });

@@ -15,7 +15,7 @@ use epitome::{
         pairing::{CallOutcome, pair},
     },
     store::{
-        SqliteStore, ThreadStart,
+        Store, ThreadStart,
         records::{SessionRow, ThreadRow, TurnRow},
     },
 };
@@ -59,8 +59,8 @@ fn parse_turns(given: &str) -> Result<(usize, usize), String> {
 pub(crate) fn run(args: &ShowArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
-    let thread = store_lookup::thread(&store, &session, args.thread.as_deref())?;
-    let view = ThreadDisplay::read(&store, &session, &thread)?;
+    let thread = store_lookup::thread(&*store, &session, args.thread.as_deref())?;
+    let view = ThreadDisplay::read(&*store, &session, &thread)?;
     let (first, last) = args.turns.unwrap_or((1, usize::MAX));
     if args.turns.is_some() && (first == 0 || first > last || first > view.turns.len()) {
         bail!("there are no such turns: the thread has turns 1 to {}", view.turns.len());
@@ -101,7 +101,7 @@ struct ThreadDisplay {
 }
 
 impl ThreadDisplay {
-    fn read(store: &SqliteStore, session: &SessionRow, thread: &ThreadRow) -> anyhow::Result<Self> {
+    fn read(store: &dyn Store, session: &SessionRow, thread: &ThreadRow) -> anyhow::Result<Self> {
         let events = store_lookup::events(store, thread.id, None)?;
         let counts = store.event_counts(thread.id, Seq(1), usize::MAX)?;
         let paired = pair(events.iter().map(|logged| (logged.id.seq, &logged.event.fact)));

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use epitome::{
     core::{LoggedEvent, Seq, ThreadId, tokens::O200kCounter},
     store::{
-        EventLog, SqliteOptions, SqliteStore,
+        Store, StoreLocation, StoreOptions, open_existing_store, open_store,
         records::{SessionRow, ThreadRow, TurnRow},
     },
 };
@@ -27,48 +27,47 @@ impl DatabaseLocation {
     }
 
     /// Opens the database, creating it if there is none.
-    pub(crate) fn open(&self) -> anyhow::Result<SqliteStore> {
-        self.open_with(SqliteOptions::default())
+    pub(crate) fn open(&self) -> anyhow::Result<Arc<dyn Store>> {
+        self.open_with(StoreOptions::default())
     }
 
     /// Opens it with other options. The token counter is always the same.
-    pub(crate) fn open_with(&self, mut options: SqliteOptions) -> anyhow::Result<SqliteStore> {
+    pub(crate) fn open_with(&self, mut options: StoreOptions) -> anyhow::Result<Arc<dyn Store>> {
         options.counter = Some(Arc::new(O200kCounter));
-        Ok(SqliteStore::open(&self.path()?, options)?)
+        Ok(open_store(&self.location()?, options)?)
     }
 
     /// Opens the database if there is one.
-    pub(crate) fn open_if_exists(&self) -> anyhow::Result<Option<SqliteStore>> {
-        if self.path()?.exists() { self.open().map(Some) } else { Ok(None) }
+    pub(crate) fn open_if_exists(&self) -> anyhow::Result<Option<Arc<dyn Store>>> {
+        let options = StoreOptions { counter: Some(Arc::new(O200kCounter)), ..StoreOptions::default() };
+        Ok(open_existing_store(&self.location()?, options)?)
     }
 
     /// Opens the database, which must exist.
-    pub(crate) fn open_existing(&self) -> anyhow::Result<SqliteStore> {
+    pub(crate) fn open_existing(&self) -> anyhow::Result<Arc<dyn Store>> {
         let Some(store) = self.open_if_exists()? else {
             bail!(
                 "there is no database at {}: import a session first (epitome import FILE), or name another (--db)",
-                self.path()?.display()
+                self.location()?
             );
         };
         Ok(store)
     }
 
-    /// Path of the database.
-    pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
+    /// Location of the database.
+    pub(crate) fn location(&self) -> anyhow::Result<StoreLocation> {
         if let Some(path) = &self.path {
-            SqliteStore::check_path(path)?;
-            return Ok(path.clone());
+            return Ok(StoreLocation::named(path)?);
         }
         let strategy = etcetera::choose_base_strategy()
             .context("cannot find your home directory: name a database with --db or EPITOME_DB")?;
-        Ok(strategy.data_dir().join("epitome").join("epitome.db"))
+        Ok(StoreLocation::named(strategy.data_dir().join("epitome").join("epitome.db"))?)
     }
 }
-
 /// Finds a thread of `session`: the one named, by name, by its short form or by the start of its id, else the
 /// session's current thread.
 pub(crate) fn thread(
-    store: &SqliteStore,
+    store: &dyn Store,
     session: &SessionRow,
     name: Option<&str>,
 ) -> anyhow::Result<ThreadRow> {
@@ -138,7 +137,7 @@ pub(crate) fn handle(name: &str) -> Option<(&str, Seq)> {
 
 /// All events of a thread's view up to and with `last`.
 pub(crate) fn events(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     last: Option<Seq>,
 ) -> anyhow::Result<Vec<LoggedEvent>> {

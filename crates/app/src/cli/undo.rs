@@ -1,6 +1,6 @@
 //! `undo`, `redo`: take a compaction back, and bring it back. Both are events: nothing is deleted.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -53,7 +53,7 @@ fn turn(
     store: &DatabaseLocation,
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let store = Arc::new(store.open_existing()?);
+    let store = store.open_existing()?;
     let (row, live) = BlockingSession::of(&store, named)?;
     let (before, _) = live.wait(live.session.size())?;
     let (place, done, back) = match way {

@@ -32,8 +32,8 @@ pub(crate) fn run(args: &WhyArgs, store: &DatabaseLocation, mut out: CliOutput) 
         bail!("say which text: this is empty");
     }
     let store = store.open_existing()?;
-    let (_, thread) = args.named.find(&store)?;
-    let answer = why(&store, thread.id, &args.text)?;
+    let (_, thread) = args.named.find(&*store)?;
+    let answer = why(&*store, thread.id, &args.text)?;
     if out.is_json() {
         out.object(&answer)?;
     } else {

@@ -3,9 +3,9 @@
 use std::{
     fmt::{self, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
 };
 
+use epitome::store::StoreLocation;
 use tracing::info;
 
 use super::config::{
@@ -25,7 +25,7 @@ pub(crate) struct StartupBanner {
 
 impl StartupBanner {
     /// Screen of a gateway with this configuration.
-    pub(crate) fn of(config: &GatewayConfig, database: &Path) -> Self {
+    pub(crate) fn of(config: &GatewayConfig, database: &StoreLocation) -> Self {
         let mut facts = String::new();
         say(&mut facts, config, database).expect("writing to a string does not fail");
         let named = config.upstreams.iter().map(|upstream| format!("{} {}", upstream.name, url(upstream)));
@@ -33,7 +33,7 @@ impl StartupBanner {
             facts,
             mode: config.mode.name(),
             compacts: config.compacts(),
-            database: if config.records() { database.display().to_string() } else { String::new() },
+            database: if config.records() { database.to_string() } else { String::new() },
             upstreams: named.collect::<Vec<_>>().join(", "),
         }
     }
@@ -70,7 +70,7 @@ fn local(mut address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-fn say(f: &mut String, config: &GatewayConfig, database: &Path) -> fmt::Result {
+fn say(f: &mut String, config: &GatewayConfig, database: &StoreLocation) -> fmt::Result {
     let does = match config.mode {
         GatewayMode::Off => "off: requests are forwarded, nothing is recorded",
         GatewayMode::Record => "record: requests are forwarded as they are, and recorded",
@@ -94,7 +94,7 @@ fn say(f: &mut String, config: &GatewayConfig, database: &Path) -> fmt::Result {
         }
     }
     if config.records() {
-        writeln!(f, "  {:<11}{}", "database", database.display())?;
+        writeln!(f, "  {:<11}{}", "database", database)?;
     }
     let name = config.upstreams.iter().map(|upstream| upstream.name.len()).max().unwrap_or(0);
     let at = config.upstreams.iter().map(|upstream| url(upstream).len()).max().unwrap_or(0);
@@ -140,7 +140,7 @@ mod tests {
         let policy = |name: &str| Ok(epitome::core::policy::Policy::named(name)?.clone());
         let (mut config, _) = GatewayArgs::default().resolve(&|_| None, &policy).expect("the default");
         change(&mut config);
-        StartupBanner::of(&config, Path::new("/home/anna/epitome.db"))
+        StartupBanner::of(&config, &StoreLocation::named("/home/anna/epitome.db").expect("a path"))
             .at(address.parse().expect("an address"))
     }
 

@@ -44,7 +44,7 @@ use epitome::{
     observe::PolicyObserver,
     recorder::RecordError,
     rewrite::{LifecycleHub, RewriteSettings},
-    store::SqliteStore,
+    store::Store,
 };
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
 
@@ -64,7 +64,7 @@ use self::{
 /// store nothing is recorded. `reload` reads the configuration again, whenever a signal asks for that.
 pub(crate) async fn serve(
     config: GatewayConfig,
-    store: Option<Arc<SqliteStore>>,
+    store: Option<Arc<dyn Store>>,
     ready: impl FnOnce(SocketAddr),
     reload: impl Fn() -> anyhow::Result<GatewayConfig>,
 ) -> anyhow::Result<()> {
@@ -136,7 +136,7 @@ impl Gateway {
     fn new(
         config: GatewayConfig,
         listening: SocketAddr,
-        store: Option<Arc<SqliteStore>>,
+        store: Option<Arc<dyn Store>>,
     ) -> anyhow::Result<Self> {
         let shelf = store.map(|store| Arc::new(ReopeningStore::new(store)));
         let health = if config.records() {

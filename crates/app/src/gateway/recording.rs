@@ -21,7 +21,7 @@ use epitome::{
         TrafficRecorder,
     },
     rewrite::{self, RequestDisposition, RequestOverrides, RequestRewrite, RewriteReport, RewrittenRequest},
-    store::SqliteStore,
+    store::Store,
     wire::{Format, caller::RequestPurpose, overflow::ContextOverflow, recall_tool::RecallCalls},
 };
 use http::{HeaderMap, header};
@@ -336,7 +336,7 @@ impl RecordTask {
                     let _ = tell.send(Ok(None));
                 }
                 let store = arrived.recorder.store();
-                arrived.observed = unless_it_panics(|| observe(store, request, &arrived.ticket)).flatten();
+                arrived.observed = unless_it_panics(|| observe(&**store, request, &arrived.ticket)).flatten();
                 self.done_with(Ok(arrived));
             }
         }
@@ -596,7 +596,7 @@ fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// Computes the request that the policy would have sent. A failure here has no consequences, because the
 /// result is only compared.
 fn observe(
-    store: &SqliteStore,
+    store: &dyn Store,
     request: &RecordableRequest,
     ticket: &PendingRecord,
 ) -> Option<PolicyObservation> {

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use epitome::{recorder::TrafficRecorder, store::SqliteStore};
+use epitome::{recorder::TrafficRecorder, store::Store};
 
 /// Holder of the store.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct ReopeningStore {
 
 impl ReopeningStore {
     /// Keeps a store.
-    pub(super) fn new(store: Arc<SqliteStore>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self { recorder: RwLock::new(Arc::new(TrafficRecorder::new(store))), opening: Mutex::default() }
     }
 
@@ -36,7 +36,7 @@ impl ReopeningStore {
         }
         match recorder.store().reopen() {
             Ok(store) if !store.is_read_only() => {
-                let recorder = Arc::new(TrafficRecorder::new(Arc::new(store)));
+                let recorder = Arc::new(TrafficRecorder::new(store));
                 *self.recorder.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&recorder);
                 recorder
             }

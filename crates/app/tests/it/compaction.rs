@@ -11,7 +11,7 @@ use std::{
 use epitome::{
     core::event::Timestamp,
     session::Session,
-    store::{SqliteOptions, SqliteStore},
+    store::{StoreLocation, StoreOptions, open_store},
     wire::Format,
 };
 use serde_json::{Value, json};
@@ -328,7 +328,9 @@ fn a_job_of_a_worker_that_died_is_finished_and_one_of_a_worker_that_lives_is_lef
     let bench = Bench::new();
     let session = bench.session("talk.json", &talk());
     bench.ok(&["compact", &session, "--keep-turns", "2", "--background"]);
-    let store = SqliteStore::open(&bench.path("log.db"), SqliteOptions::default()).expect("a database");
+    let store =
+        open_store(&StoreLocation::named(bench.path("log.db")).expect("a path"), StoreOptions::default())
+            .expect("a database");
     let claim = |from: i64, until: i64| {
         store.claim_job("dead", Timestamp(from), Timestamp(until), None).expect("a store")
     };

@@ -16,7 +16,7 @@ use epitome_core::{
     policy::Policy,
     profile::{Money, Profiles},
 };
-use epitome_store::{SqliteStore, StoreError};
+use epitome_store::{Store, StoreError};
 use epitome_wire::Format;
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,7 @@ impl PolicyObserver {
     /// order: an earlier one means reading the thread again.
     pub fn call(
         &self,
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         head: Seq,
         model: Option<&ModelName>,
@@ -106,7 +106,7 @@ impl PolicyObserver {
     /// The thread as it stands at `head`: from memory with the new events, or else read again as a whole.
     fn watch(
         &self,
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         head: Seq,
         model: Option<&ModelName>,
@@ -134,7 +134,7 @@ impl PolicyObserver {
 
 /// Events of a thread between two places, both included.
 fn read(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     mut from: Seq,
     through: Seq,

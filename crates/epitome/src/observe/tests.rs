@@ -1,12 +1,14 @@
+use std::sync::Arc;
+
 use epitome_core::{Event, SessionId};
-use epitome_store::{EventLog, NewThread, SqliteOptions, ThreadStart, records::NewSession};
+use epitome_store::{NewThread, StoreOptions, ThreadStart, records::NewSession, temporary_store};
 use serde_json::json;
 
 use super::*;
 
 /// A thread in a store of its own, written call by call.
 struct Bench {
-    store: SqliteStore,
+    store: Arc<dyn Store>,
     thread: ThreadId,
     head: Seq,
     now: i64,
@@ -29,7 +31,7 @@ const SMALL: &str = "
 
 impl Bench {
     fn new() -> Self {
-        let store = SqliteStore::temporary(SqliteOptions::default()).unwrap();
+        let store = temporary_store(StoreOptions::default()).unwrap();
         let (session, thread) = (SessionId::derived(&["observed"]), ThreadId::derived(&["observed"]));
         store.create_session(&NewSession::with_title(session, "observed")).unwrap();
         let opened =
@@ -72,7 +74,7 @@ impl Bench {
     fn observe(&self, observer: &PolicyObserver, head: Seq) -> PolicyObservation {
         let small = ModelName("small".to_owned());
         let at = Timestamp(self.now);
-        observer.call(&self.store, self.thread, head, Some(&small), Format::OpenaiChat, at).unwrap()
+        observer.call(&*self.store, self.thread, head, Some(&small), Format::OpenaiChat, at).unwrap()
     }
 }
 
@@ -149,7 +151,7 @@ fn a_model_nobody_knows_has_no_limit_and_no_price() {
     let head = (0..30).map(|number| bench.turn(number)).last().unwrap();
     for model in [None, Some(ModelName("somebody's model".to_owned()))] {
         let (store, thread, at) = (&bench.store, bench.thread, Timestamp(bench.now));
-        let seen = observer.call(store, thread, head, model.as_ref(), Format::OpenaiChat, at).unwrap();
+        let seen = observer.call(&**store, thread, head, model.as_ref(), Format::OpenaiChat, at).unwrap();
         assert_eq!((seen.sent, seen.cost, seen.cost_full), (seen.full, None, None));
     }
 }
@@ -170,6 +172,6 @@ fn what_no_policy_could_send_is_refused_in_words() {
 fn a_thread_that_is_not_there_is_an_error_or_nothing() {
     let (bench, observer) = (Bench::new(), observer());
     let nowhere = ThreadId::derived(&["nowhere"]);
-    let seen = observer.call(&bench.store, nowhere, Seq(5), None, Format::Anthropic, Timestamp(0));
+    let seen = observer.call(&*bench.store, nowhere, Seq(5), None, Format::Anthropic, Timestamp(0));
     assert!(seen.is_err() || seen.is_ok_and(|seen| seen.full < Tokens(100)));
 }

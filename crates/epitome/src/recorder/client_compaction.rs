@@ -5,7 +5,7 @@ use epitome_core::{
     ContentPart, Digest, Event, Fact, Seq,
     event::{Compaction, CompactionTrigger, RawJson, Summary},
 };
-use epitome_store::{SqliteStore, StoreError, records::ThreadRow};
+use epitome_store::{Store, StoreError, records::ThreadRow};
 use epitome_wire::incoming::IncomingRequest;
 
 /// Number of a thread's last events that are searched for messages that the client kept.
@@ -50,7 +50,7 @@ pub(super) struct SummaryContinuation {
 /// The turn with which `thread` continues with the history in `seen`, whose unit `at` repeats `summary`. `links` are
 /// the normalised chain after each unit.
 pub(super) fn continuation(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: &ThreadRow,
     seen: &IncomingRequest<'_>,
     links: &[Digest],

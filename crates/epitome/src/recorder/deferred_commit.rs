@@ -12,7 +12,7 @@ use std::{
 
 use epitome_core::{Digest, SessionId, ThreadId, event::Timestamp};
 use epitome_store::{
-    SqliteStore, StoreError,
+    Store, StoreError,
     records::{CommitRecord, ThreadCommit},
 };
 use epitome_wire::{caller::Caller, incoming::IncomingRequest};
@@ -74,7 +74,7 @@ impl DeferredCommit {
 
     /// Writes the request, unless that was done. If another writer has continued its thread it is left to its answer,
     /// which finds another place for it; then the result is `false`.
-    pub(super) fn write(&self, store: &SqliteStore) -> Result<bool, StoreError> {
+    pub(super) fn write(&self, store: &dyn Store) -> Result<bool, StoreError> {
         let mut state = self.settled();
         if let DeferredCommitState::Waiting(commit) = &*state {
             match store.commit(ThreadCommit::clone(commit)) {

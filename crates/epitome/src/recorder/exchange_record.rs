@@ -4,7 +4,7 @@ use epitome_core::{
     AnnotatedEvent, ChainLink, Digest, Event, Fact, Seq, ThreadId, event::Timestamp, id::AnswerId,
 };
 use epitome_store::{
-    EventLog, NewThread, StoreError, ThreadHead, ThreadStart,
+    NewThread, StoreError, ThreadHead, ThreadStart,
     records::{
         CommitReceipt, CommitRecord, HeadPromotion, NewCallOutcome, NewExchange, ThreadCommit, ThreadOpening,
     },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use epitome_core::{AnnotatedEvent, Digest, Seq, ThreadId, event::Summary};
 use epitome_store::{
     StoreError, ThreadHead,
-    records::{CommitRecord, ThreadCommit},
+    records::{CommitReceipt, CommitRecord, ThreadCommit},
 };
 use epitome_wire::caller::RequestPurpose;
 
@@ -64,7 +64,7 @@ impl UnfinishedRequest {
         };
         let mut answer = exchange_record::answer(&recorder.known, &ticket, end);
         answer.extend(recall_results(
-            &recorder.store,
+            &*recorder.store,
             ticket.thread,
             ticket.format,
             &calls,
@@ -187,9 +187,9 @@ impl TrafficRecorder {
         let (known, lives) = (Arc::clone(&self.known), Arc::clone(&self.lives));
         // The next request to be composed is spared a read of the events written here.
         let live = unfinished.ticket.call.and_then(|_| self.lives.get(unfinished.ticket.thread));
-        self.store.commit_then(unfinished.commit(), move |written| {
+        self.store.submit(unfinished.commit()).then(move |written| {
             then(match written {
-                Ok(head) => {
+                Ok(CommitReceipt { head, .. }) => {
                     let thread = unfinished.ticket.thread;
                     let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
                     let appended = AppendedEvents { after, events, head };

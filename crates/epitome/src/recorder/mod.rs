@@ -23,7 +23,7 @@ use epitome_core::{
     AnnotatedEvent, Digest, Event, Seq, SessionId, ThreadId, event::Timestamp, id::ModelName,
 };
 use epitome_store::{
-    SqliteStore, StoreError, ThreadHead, ThreadStart,
+    Store, StoreError, ThreadHead, ThreadStart,
     records::{CommitRecord, ThreadCommit, ThreadOpening},
 };
 use epitome_wire::{
@@ -58,7 +58,7 @@ const MAX_RECALL_CHARS_BESIDE: usize = 8_000;
 /// Records requests and answers.
 #[derive(Debug)]
 pub struct TrafficRecorder {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     pub(crate) memo: MessageMemo,
     known: Arc<RecorderCache>,
     /// Cached state of threads whose requests are composed.
@@ -241,12 +241,12 @@ pub(crate) struct PlacedRequest {
 
 impl TrafficRecorder {
     /// Records into `store`.
-    pub fn new(store: Arc<SqliteStore>) -> Self {
+    pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, memo: MessageMemo::new(MEMO_MESSAGES), known: Arc::default(), lives: Arc::default() }
     }
 
     /// The store.
-    pub fn store(&self) -> &Arc<SqliteStore> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
@@ -296,7 +296,7 @@ impl TrafficRecorder {
         for unwritten in self.known.unwritten_before(time) {
             let Ok(Some(leaving)) = unwritten.try_claim() else { continue };
             let known = Arc::clone(&self.known);
-            self.store.commit_then(leaving.commit.clone(), move |written| match written {
+            self.store.submit(leaving.commit.clone()).then(move |written| match written {
                 Ok(_) => known.forget_deferred(&unwritten),
                 // Its answer will report the fault, or find another place.
                 Err(_) => leaving.put_back(),
@@ -308,7 +308,7 @@ impl TrafficRecorder {
     fn write_down(&self, marks: &[RelationMark]) -> Result<usize, StoreError> {
         let unwritten = self.known.unwritten(marks);
         for unwritten in &unwritten {
-            if !unwritten.write(&self.store)? {
+            if !unwritten.write(&*self.store)? {
                 self.lives.forget(unwritten.thread);
             }
             self.known.forget_deferred(unwritten);
@@ -320,7 +320,7 @@ impl TrafficRecorder {
     /// Writes a request that was to be written with its answer. `false` if another writer has continued its thread.
     pub(crate) fn write_now(&self, ticket: &PendingRecord) -> Result<bool, StoreError> {
         let Some(unwritten) = &ticket.unwritten else { return Ok(true) };
-        let is_down = unwritten.write(&self.store)?;
+        let is_down = unwritten.write(&*self.store)?;
         self.known.forget_deferred(unwritten);
         if !is_down {
             self.lives.forget(ticket.thread);
@@ -407,7 +407,7 @@ impl TrafficRecorder {
         let (mut commit, placed) = self.commit_at_place(request, place);
         let mut call = None;
         if let Some(relayed) = &mut relayed {
-            let told = audited(thread, relayed.call_records(&self.store, arrival, seen, &commit))?;
+            let told = audited(thread, relayed.call_records(&*self.store, arrival, seen, &commit))?;
             let (number, records) = told.unzip();
             call = number;
             commit.records.extend(records.into_iter().flatten());
@@ -443,7 +443,7 @@ impl TrafficRecorder {
             let Some(mut relayed) = self.relayed_thread(thread, None)? else { return Ok(None) };
             // Calls are numbered in order: one that repeats an earlier request stands at the thread's end by now.
             let mut commit = ThreadCommit::new(thread, relayed.head(), Vec::new(), Vec::new());
-            let told = audited(thread, relayed.call_records(&self.store, arrival, seen, &commit))?;
+            let told = audited(thread, relayed.call_records(&*self.store, arrival, seen, &commit))?;
             let Some((call, records)) = told else { return Ok(None) };
             commit.records = records;
             match self.store.commit(commit) {
@@ -463,7 +463,7 @@ impl TrafficRecorder {
         thread: ThreadId,
         opens: Option<&ThreadOpening>,
     ) -> Result<Option<RelayedThread>, StoreError> {
-        audited(thread, self.lives.relayed(&self.store, thread, opens))
+        audited(thread, self.lives.relayed(&*self.store, thread, opens))
     }
 
     /// Leaves a request to be written with its answer.

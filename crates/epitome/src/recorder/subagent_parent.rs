@@ -1,7 +1,7 @@
 //! Search for the call that started a subagent.
 
 use epitome_core::{EventId, Fact, LoggedEvent, Seq, id::CallId};
-use epitome_store::{EventLog, SqliteStore, StoreError, ThreadStart, records::ThreadRow};
+use epitome_store::{Store, StoreError, ThreadStart, records::ThreadRow};
 
 /// Number of the parent's last events that are searched.
 const SEARCHED_PARENT_EVENTS: u64 = 64;
@@ -12,7 +12,7 @@ const MATCHED_PROMPT_CHARS: usize = 80;
 /// Origin of a subagent of `parent`, whose first words are `words`: the newest call whose arguments contain them, or
 /// the only call that waits for its result.
 pub(super) fn start(
-    store: &SqliteStore,
+    store: &dyn Store,
     parent: &ThreadRow,
     words: Option<&str>,
 ) -> Result<ThreadStart, StoreError> {

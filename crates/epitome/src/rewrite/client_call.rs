@@ -100,7 +100,7 @@ fn commit_client_call(
         return Ok(None);
     }
     request.recall = state.offers_recall();
-    let Some((written, body)) = loom.write_body(&engine.store, state, &mut draft, request, after)? else {
+    let Some((written, body)) = loom.write_body(&*engine.store, state, &mut draft, request, after)? else {
         return Ok(None);
     };
     let made = draft.commit(engine, state, written)?;

@@ -14,7 +14,7 @@ use epitome_core::{
     event::InstructionKind,
     meter::Meter,
 };
-use epitome_store::{EventLog, SqliteStore, StoreError};
+use epitome_store::{Store, StoreError};
 
 /// Largest share of a request's room that instructions and examples may take, as a fraction. With less than a third
 /// left, every few calls would be summarised.
@@ -58,7 +58,7 @@ pub(super) fn question_tokens(events: &[Event], meter: &Meter) -> Tokens {
 }
 
 /// Number of messages in a thread's first request; 0 if it is unknown.
-pub(super) fn first_seen(store: &SqliteStore, thread: ThreadId) -> Result<usize, StoreError> {
+pub(super) fn first_seen(store: &dyn Store, thread: ThreadId) -> Result<usize, StoreError> {
     let first = match store.call(thread, 0) {
         Ok(row) => row.call.head,
         Err(StoreError::UnknownCall { .. }) => return Ok(0),
@@ -93,14 +93,14 @@ fn is_example(event: &Event) -> bool {
 }
 
 /// The last event before a thread's history; `None` if there is none.
-pub(super) fn last_opening_event(store: &SqliteStore, thread: ThreadId) -> Result<Option<Seq>, StoreError> {
+pub(super) fn last_opening_event(store: &dyn Store, thread: ThreadId) -> Result<Option<Seq>, StoreError> {
     let events = store.read(thread, Seq(1), OPENING)?;
     let opening = events.iter().take_while(|logged| is_opening(&logged.event));
     Ok(opening.last().map(|logged| logged.id.seq))
 }
 
 /// The last event before a thread's examples; `None` if it has none.
-pub(super) fn before_examples(store: &SqliteStore, thread: ThreadId) -> Result<Option<Seq>, StoreError> {
+pub(super) fn before_examples(store: &dyn Store, thread: ThreadId) -> Result<Option<Seq>, StoreError> {
     let events = store.read(thread, Seq(1), OPENING)?;
     let mut lead = events.iter().skip_while(|logged| is_opening(&logged.event));
     let has_examples = lead.any(|logged| is_example(&logged.event));

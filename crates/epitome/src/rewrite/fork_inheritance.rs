@@ -12,7 +12,7 @@ use epitome_core::{
     context::{ContextChange, RecordedChange},
     model_view::{EditRecord, ForkOrigin, SentRecord},
 };
-use epitome_store::{SqliteStore, StoreError, records::CallRow};
+use epitome_store::{Store, StoreError, records::CallRow};
 use epitome_wire::history_rewrite::RewritePlan;
 
 use crate::session::setup::RecordedRendering;
@@ -35,7 +35,7 @@ impl ForkInheritance {
     /// history and continues with `new`; `None` if no call was made since. Records in another version's form are
     /// skipped.
     pub(super) fn read(
-        store: &SqliteStore,
+        store: &dyn Store,
         of: ThreadId,
         at: Seq,
         units: usize,
@@ -74,7 +74,7 @@ fn begins_a_turn(new: &[Event]) -> bool {
 
 /// The newest compaction of a thread after an event that keeps everything from `kept` on, and is in force.
 fn shared_compaction(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     at: Seq,
     kept: Seq,

@@ -3,7 +3,7 @@
 
 use epitome_core::{Event, Seq, ThreadId, Tokens, budget::Budget};
 use epitome_store::{
-    NewThread, SqliteStore, StoreError, ThreadStart,
+    NewThread, Store, StoreError, ThreadStart,
     records::{CallRow, HeadPromotion, ThreadOpening},
 };
 use epitome_wire::incoming::IncomingRequest;
@@ -23,10 +23,7 @@ use crate::{
 /// Moves a request that already has an answer to a fork, which holds the question and the decisions made for it,
 /// so that its new answer stands beside the old one. A fork that waits for its answer still is the same question,
 /// asked again.
-pub(super) fn beside_its_answer(
-    store: &SqliteStore,
-    place: RequestPlace,
-) -> Result<RequestPlace, StoreError> {
+pub(super) fn beside_its_answer(store: &dyn Store, place: RequestPlace) -> Result<RequestPlace, StoreError> {
     if place.placed != PlacementKind::Forked || place.opens.is_some() {
         return Ok(place);
     }
@@ -65,10 +62,7 @@ pub(super) fn beside_its_answer(
 
 /// Moves the fork point of a fork that begins with another answer to after the decisions made for the question, so
 /// that the fork keeps them.
-pub(super) fn after_its_call(
-    store: &SqliteStore,
-    mut place: RequestPlace,
-) -> Result<RequestPlace, StoreError> {
+pub(super) fn after_its_call(store: &dyn Store, mut place: RequestPlace) -> Result<RequestPlace, StoreError> {
     if let Some(opens) = &mut place.opens
         && let ThreadStart::Fork { of, at } = &mut opens.thread.start
     {
@@ -81,7 +75,7 @@ pub(super) fn after_its_call(
 /// The same history in a fork in which its examples are not instructions. The beginning of a session is not a
 /// fork, and has not been written yet.
 pub(super) fn without_examples(
-    store: &SqliteStore,
+    store: &dyn Store,
     place: RequestPlace,
     seen: &IncomingRequest<'_>,
 ) -> Result<RequestPlace, StoreError> {
@@ -99,7 +93,7 @@ pub(super) fn without_examples(
 /// compaction for the first time. Before that they need no protection, and a compaction that someone requests may
 /// summarise them.
 pub(super) fn with_examples(
-    store: &SqliteStore,
+    store: &dyn Store,
     live: &CachedThread,
     place: &RequestPlace,
     seen: &IncomingRequest<'_>,
@@ -162,7 +156,7 @@ fn told_again(
 }
 
 /// Place of a question, including all decisions made for it before it was answered.
-fn decided(store: &SqliteStore, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
+fn decided(store: &dyn Store, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
     let mut from = after.next();
     let answered = loop {
         let page = store.digests(thread, from, 64)?;

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use epitome_core::{AnnotatedEvent, ContentPart, Event, Fact, LoggedEvent, Seq, ThreadId, event::ToolCall};
 use epitome_store::{
-    SqliteStore, StoreError,
+    Store, StoreError,
     records::{CommitRecord, HitLocation, SearchQuery, SearchScope, SnippetPart},
 };
 use epitome_wire::{
@@ -68,7 +68,7 @@ pub fn recall(
     let mut events = hidden_calls(ticket, with_unit_digests(format, answer));
     let most = live.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
     events.extend(recall_results(
-        recorder.store(),
+        &**recorder.store(),
         ticket.thread,
         format,
         &recalls.calls,
@@ -124,7 +124,7 @@ fn moved_unsaid(
 
 /// Results for calls of the tool, as events that the client does not have.
 pub(crate) fn recall_results(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     format: Format,
     calls: &[ToolCall],
@@ -198,7 +198,7 @@ fn hidden(event: Event) -> Event {
 }
 
 /// Result of one call of the tool, and its outcome.
-fn given(store: &SqliteStore, thread: ThreadId, call: &ToolCall, most: usize) -> (String, ToolResultStatus) {
+fn given(store: &dyn Store, thread: ThreadId, call: &ToolCall, most: usize) -> (String, ToolResultStatus) {
     let asked = recall_tool::is_recall_call(call).unwrap_or_default();
     match found(store, thread, &asked, most) {
         Ok(text) => (cut(text, most), ToolResultStatus::Well),
@@ -207,7 +207,7 @@ fn given(store: &SqliteStore, thread: ThreadId, call: &ToolCall, most: usize) ->
 }
 
 fn found(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     asked: &RecallArguments,
     most: usize,

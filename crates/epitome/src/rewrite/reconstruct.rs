@@ -1,7 +1,7 @@
 //! Reconstruction of a rewritten request from the log and the records beside it.
 
 use epitome_core::{Digest, Fact, ThreadId, projection::EventLine};
-use epitome_store::{SqliteStore, records::CallRow};
+use epitome_store::{Store, records::CallRow};
 use epitome_wire::history_rewrite::{RewritePiece, RewritePlan};
 
 use super::{
@@ -19,7 +19,7 @@ pub(crate) struct RewriteRecords {
 
 impl RewriteRecords {
     /// Reads them.
-    pub(crate) fn read(store: &SqliteStore, thread: ThreadId) -> Result<Self, SessionError> {
+    pub(crate) fn read(store: &dyn Store, thread: ThreadId) -> Result<Self, SessionError> {
         let mut scripts = Vec::new();
         for (number, _, script) in store.rewrite_records(thread)? {
             scripts.push((number, parse::<RewriteRecord>("script", number, &script)?));
@@ -30,7 +30,7 @@ impl RewriteRecords {
     /// The body of a rewritten call; `line` holds the events before it.
     pub(crate) fn rebuild_body(
         &self,
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         row: &CallRow,
         rendering: &RecordedRendering,

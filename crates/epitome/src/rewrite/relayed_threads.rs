@@ -8,7 +8,7 @@ use std::{
 
 use epitome_core::{AnnotatedEvent, Seq, ThreadId, Tokens};
 use epitome_store::{
-    EventLog, SqliteStore, ThreadHead,
+    Store, ThreadHead,
     records::{CommitRecord, HashedText, NewCall, ThreadCommit},
 };
 use epitome_wire::{
@@ -100,7 +100,7 @@ impl RelayedThread {
     }
 
     /// For an existing thread.
-    pub(super) fn read(store: &SqliteStore, thread: ThreadId) -> Result<Self, SessionError> {
+    pub(super) fn read(store: &dyn Store, thread: ThreadId) -> Result<Self, SessionError> {
         let mut loom = RewriteState::restore(store, thread)?;
         loom.drop_plan();
         let calls = store.last_call(thread)?.map_or(0, |row| row.number + 1);
@@ -113,7 +113,7 @@ impl RelayedThread {
     }
 
     /// Reads events appended since.
-    fn read_on(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    fn read_on(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         loop {
             let page = store.read(thread, self.head.seq.next(), PAGE)?;
             let full = page.len() == PAGE;
@@ -156,7 +156,7 @@ impl RelayedThread {
     /// Builds the records for a request that a commit appends, and the number of its call.
     pub(crate) fn call_records(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         arrival: &RequestArrival<'_>,
         seen: &IncomingRequest<'_>,
         commit: &ThreadCommit,
@@ -209,7 +209,7 @@ impl RelayedThread {
     /// Records the body of a request whose events are known.
     fn record_body(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         arrival: &RequestArrival<'_>,
         seen: &IncomingRequest<'_>,
     ) -> Result<RelayedBody, SessionError> {

@@ -177,14 +177,14 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
             (status, _) => return relayed(place, status),
         };
         let Some(target) = self.target() else { return relayed(place, RewriteStatus::Unfit) };
-        let mut place = fork_places::beside_its_answer(self.recorder.store(), place)?;
+        let mut place = fork_places::beside_its_answer(&**self.recorder.store(), place)?;
         let command = self.command();
         let is_first = place.placed == PlacementKind::Began;
         let mut may_leave =
             is_first && !self.is_cramped && command.is_none() && self.fits_unchanged(&frame, &target);
         // From here on the work grows with the new events, and all of a first request is new.
         if !may_leave && self.is_cramped {
-            place = fork_places::without_examples(self.recorder.store(), place, &self.request.seen)?;
+            place = fork_places::without_examples(&**self.recorder.store(), place, &self.request.seen)?;
         } else if !may_leave && is_first {
             protect_examples(&mut place.new, &target);
         }
@@ -257,7 +257,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
             Err(error) => return self.give_up(thread, error),
         }
         if !self.is_cramped {
-            let (store, seen) = (self.recorder.store(), &self.request.seen);
+            let (store, seen) = (&**self.recorder.store(), &self.request.seen);
             match fork_places::with_examples(store, &live, &place, seen) {
                 Ok(None) => {}
                 Ok(Some(place)) => {
@@ -435,7 +435,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         frame: RequestFrame<'b>,
     ) -> Result<Option<RecordedDisposition>, RecordError> {
         let place_of = (place.session, place.thread);
-        let mut place = fork_places::after_its_call(self.recorder.store(), place)?;
+        let mut place = fork_places::after_its_call(&**self.recorder.store(), place)?;
         let inherited = self.inherited(&place)?;
         let compaction = inherited.as_ref().and_then(|inherited| inherited.compaction.clone());
         place.new.splice(0..0, compaction);
@@ -523,7 +523,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         };
         let new = place.new.iter().filter(|event| event.normal.is_some()).count();
         let shared = self.request.seen.units().len().saturating_sub(new);
-        ForkInheritance::read(self.recorder.store(), *of, *at, shared, &place.new)
+        ForkInheritance::read(&**self.recorder.store(), *of, *at, shared, &place.new)
     }
 
     /// Focus of a requested compaction; `None` if none is requested.

@@ -13,7 +13,7 @@ use epitome_core::{
     model_view::EpochCause,
     projection::EventLine,
 };
-use epitome_store::{SqliteStore, records::HashedText};
+use epitome_store::{Store, records::HashedText};
 use epitome_wire::{
     Format,
     history_rewrite::{self, HistoryUnits, RewritePiece, RewritePlan},
@@ -147,7 +147,7 @@ pub(super) struct RewrittenBody {
 
 impl RewriteState {
     /// Reads the recorded state of a thread.
-    pub(super) fn restore(store: &SqliteStore, thread: ThreadId) -> Result<Self, SessionError> {
+    pub(super) fn restore(store: &dyn Store, thread: ThreadId) -> Result<Self, SessionError> {
         let (taken, rendering) = MergedRewriteRecord::read(store, thread)?;
         let mut loom =
             Self { units: UnitEventMap::read(store, thread, Seq(u64::MAX >> 1))?, ..Self::default() };
@@ -179,7 +179,7 @@ impl RewriteState {
     /// Records a request that is relayed as it came.
     pub(super) fn relay<'l, F: FnOnce() -> LoggedItems<'l>>(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         request: RewriteInput<'_, '_>,
         logged: &mut LoggedUnitForms<'l, F>,
     ) -> Result<RelayedBody, SessionError> {
@@ -214,7 +214,7 @@ impl RewriteState {
     /// Writes the prepared request. `None` if the client's history is not the log's.
     pub(super) fn write_body(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         state: &mut SessionState,
         draft: &mut CallDraft,
         request: &RewriteInput<'_, '_>,
@@ -393,7 +393,7 @@ impl RewriteState {
     /// The record of a request, and true if it changes a part that was sent before.
     fn script<'l, F: FnOnce() -> LoggedItems<'l>>(
         &self,
-        store: &SqliteStore,
+        store: &dyn Store,
         logged: &mut LoggedUnitForms<'l, F>,
         (seen, frame): (&IncomingRequest<'_>, &RequestFrame<'_>),
         full: Tokens,

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use epitome_core::{Digest, Seq, ThreadId, Tokens};
-use epitome_store::{SqliteStore, StoreError, records::HashedText};
+use epitome_store::{Store, StoreError, records::HashedText};
 use epitome_wire::{history_rewrite::without_cache_marks, render::CacheBreakpoints};
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ impl EnvelopeChunk {
     }
 
     /// Its text.
-    pub(crate) fn text<'c>(&'c self, store: &SqliteStore) -> Result<Cow<'c, str>, StoreError> {
+    pub(crate) fn text<'c>(&'c self, store: &dyn Store) -> Result<Cow<'c, str>, StoreError> {
         match self {
             Self::Text(text) => Ok(Cow::Borrowed(text)),
             Self::Content(hash) => {
@@ -117,7 +117,7 @@ impl UnitEncoding {
     /// The bytes that were sent; `None` if they depend on the log and it does not have them.
     pub(crate) fn sent<'f>(
         &'f self,
-        store: &SqliteStore,
+        store: &dyn Store,
         logged: Option<&'f str>,
     ) -> Result<Option<Cow<'f, str>>, StoreError> {
         Ok(match self {
@@ -154,7 +154,7 @@ impl MergedRewriteRecord {
     /// Combines the records of a thread, and returns the number and the rendering of the last. Of those before a
     /// compaction by the client only parts still in force are read.
     pub(crate) fn read(
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
     ) -> Result<(Self, Option<(u64, Digest)>), SessionError> {
         let mut newest_first: Vec<RewriteRecord> = Vec::new();

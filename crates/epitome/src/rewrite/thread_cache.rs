@@ -12,7 +12,7 @@ use epitome_core::{
     policy::Policy,
     profile::{CacheRules, Profiles, TokenPrices},
 };
-use epitome_store::{SqliteStore, StoreError, records::ThreadOpening};
+use epitome_store::{Store, StoreError, records::ThreadOpening};
 use epitome_wire::Format;
 use tokio::runtime::Handle;
 
@@ -49,7 +49,7 @@ pub(crate) struct CachedThread {
 impl CachedThread {
     /// For a thread that is made with its first call.
     pub(super) fn fresh(
-        store: &Arc<SqliteStore>,
+        store: &Arc<dyn Store>,
         place: (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
         composing: &RewriteSettings,
@@ -63,7 +63,7 @@ impl CachedThread {
 
     /// For an existing thread.
     pub(super) fn open(
-        store: &Arc<SqliteStore>,
+        store: &Arc<dyn Store>,
         place: (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
         composing: &RewriteSettings,
@@ -71,7 +71,7 @@ impl CachedThread {
     ) -> Result<Self, SessionError> {
         let (maker, newest) = maker(&setup, composing, summariser);
         let heard = composing.heard.listeners.clone();
-        let loom = RewriteState::restore(store, place.1)?;
+        let loom = RewriteState::restore(&**store, place.1)?;
         let (hooks, of) = (Arc::default(), Arc::clone(&setup));
         let desk = SessionEngine::open(Arc::clone(store), place, of, hooks, maker, heard, clock())?;
         Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
@@ -79,7 +79,7 @@ impl CachedThread {
 
     /// For a fork in which no call was made yet.
     pub(super) fn open_fork(
-        store: &Arc<SqliteStore>,
+        store: &Arc<dyn Store>,
         place: (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
         composing: &RewriteSettings,
@@ -100,7 +100,7 @@ impl CachedThread {
             Ok(loom) => Ok(loom),
             Err(poisoned) => {
                 let mut loom = poisoned.into_inner();
-                *loom = RewriteState::restore(&self.desk.store, self.desk.thread)?;
+                *loom = RewriteState::restore(&*self.desk.store, self.desk.thread)?;
                 self.loom.clear_poison();
                 Ok(loom)
             }
@@ -109,7 +109,7 @@ impl CachedThread {
 
     /// Drops the state and reads it again: a request that was rewritten in vain leaves it wrong.
     pub(super) fn reload(&self) -> Result<(), SessionError> {
-        *self.rewrite_state()? = RewriteState::restore(&self.desk.store, self.desk.thread)?;
+        *self.rewrite_state()? = RewriteState::restore(&*self.desk.store, self.desk.thread)?;
         Ok(())
     }
 
@@ -232,7 +232,7 @@ impl ThreadCache {
     /// State of a thread from which a request to be relayed continues, or a new one if the request opens it.
     pub(crate) fn relayed(
         &self,
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         opens: Option<&ThreadOpening>,
     ) -> Result<RelayedThread, SessionError> {
@@ -365,7 +365,7 @@ mod tests {
         meter::{Meter, TokenOverhead},
         policy::Policy,
     };
-    use epitome_store::{EventLog, SqliteOptions};
+    use epitome_store::{StoreOptions, temporary_store};
 
     use super::{super::*, *};
     use crate::recorder::{EndedExchange, ExchangeOutcome, FinishOutcome, RequestArrival, TrafficRecorder};
@@ -390,8 +390,8 @@ mod tests {
     /// A recorder whose store uses the same counter as its sessions.
     fn recorder(composing: &RewriteSettings, asked: &Arc<Asked>) -> TrafficRecorder {
         let counter = Some(Arc::clone(asked) as _);
-        let store = SqliteStore::temporary(SqliteOptions { counter, ..SqliteOptions::default() }).unwrap();
-        let recorder = TrafficRecorder::new(Arc::new(store));
+        let store = temporary_store(StoreOptions { counter, ..StoreOptions::default() }).unwrap();
+        let recorder = TrafficRecorder::new(store);
         let usual = SessionSetup::new(FORMAT, "m", None, &composing.policy, &composing.profiles, Tokens(0));
         let meter = Arc::new(Meter::new(Arc::clone(asked) as _, TokenOverhead::default()));
         let setup = Arc::new(SessionSetup { meter, ..usual });

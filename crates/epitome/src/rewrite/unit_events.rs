@@ -1,7 +1,7 @@
 //! Map from the units of a client's history to events.
 
 use epitome_core::{ChainLink, Digest, Event, Fact, LoggedEvent, Seq, ThreadId};
-use epitome_store::{SqliteStore, StoreError};
+use epitome_store::{Store, StoreError};
 
 /// Number of events read at a time.
 const PAGE: usize = 4_096;
@@ -20,7 +20,7 @@ pub(crate) struct UnitEventMap {
 
 impl UnitEventMap {
     /// The units of a thread's history, through an event.
-    pub(crate) fn read(store: &SqliteStore, thread: ThreadId, through: Seq) -> Result<Self, StoreError> {
+    pub(crate) fn read(store: &dyn Store, thread: ThreadId, through: Seq) -> Result<Self, StoreError> {
         // Events before a history that began anew are not part of it.
         let begins = store.last_client_compaction(thread, through)?.map_or(Seq::START, Seq::previous);
         let mut units = Self { through: begins, ..Self::default() };

@@ -23,7 +23,7 @@ use epitome_core::{
     summary::{self, StructuredSummary, SummaryFocus, compaction::carried_summary},
 };
 use epitome_store::{
-    EventLog, SqliteStore,
+    Store,
     records::{JobAttempt, JobRow, NewSummary, RetryDecision},
 };
 use serde_json::json;
@@ -198,7 +198,7 @@ fn rests(
     now: Timestamp,
 ) -> Result<bool, SessionError> {
     let summariser = maker.summariser_for(row.job.trigger);
-    Ok(circuit_breaker::is_open(&desk.store, &**summariser, row.job.thread, now)?)
+    Ok(circuit_breaker::is_open(&*desk.store, &**summariser, row.job.thread, now)?)
 }
 
 async fn drafted(
@@ -457,10 +457,10 @@ fn material(desk: &SessionEngine, row: &JobRow) -> Result<JobMaterial, SessionEr
         call: job.marker.0,
         source,
     })?;
-    let base = job.base.map(|seq| event_at(&desk.store, job.thread, seq)).transpose()?.flatten();
+    let base = job.base.map(|seq| event_at(&*desk.store, job.thread, seq)).transpose()?.flatten();
     let (after, previous) = base.as_ref().and_then(carried_summary).unzip();
     let after = after.unwrap_or(Seq::START);
-    let mut span = told(&desk.store, job.thread, after.next(), job.through)?;
+    let mut span = told(&*desk.store, job.thread, after.next(), job.through)?;
     let pins = desk.store.events_of_kinds(job.thread, &["pinned", "unpinned"])?;
     let pins = pins.into_iter().filter(|pin| pin.id.seq > job.through && pin.id.seq <= job.marker);
     span.extend(pins.map(Arc::new));
@@ -494,13 +494,13 @@ fn continued_request(
     let maker = desk.maker.as_ref().filter(|maker| maker.warm == WarmRequestMode::IfCheaper)?;
     let call = detail.call?;
     let terms = setup.calls.terms.as_ref()?;
-    let replayed = super::call_replay::replay_call(&desk.store, row.job.thread, call).ok()?;
+    let replayed = super::call_replay::replay_call(&*desk.store, row.job.thread, call).ok()?;
     if replayed.row.call.script.as_deref().is_some_and(|script| !RewriteRecord::is_whole(script)) {
         return None;
     }
     let held = replayed.row.call.estimated;
     let output = detail.limit;
-    let shown = told(&desk.store, row.job.thread, after.next(), row.job.marker).ok()?;
+    let shown = told(&*desk.store, row.job.thread, after.next(), row.job.marker).ok()?;
     // A list of sentences that is short compared with the request it is appended to.
     let room = Tokens(held.0 / 16);
     let instructions = maker.instructions_for(row);
@@ -524,7 +524,7 @@ fn continued_request(
 
 /// The events between two places. A summary carries its earlier content on by itself.
 fn told(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     from: Seq,
     through: Seq,
@@ -534,7 +534,7 @@ fn told(
     Ok(span.into_iter().map(Arc::new).collect())
 }
 
-fn event_at(store: &SqliteStore, thread: ThreadId, seq: Seq) -> Result<Option<LoggedEvent>, SessionError> {
+fn event_at(store: &dyn Store, thread: ThreadId, seq: Seq) -> Result<Option<LoggedEvent>, SessionError> {
     Ok(store.read(thread, seq, 1)?.into_iter().next())
 }
 

@@ -16,7 +16,10 @@ use epitome_core::{
     profile::{CacheRules, Profiles, TokenPrices, Tokenizer},
     reducers::AnyReducer,
 };
-use epitome_store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadStart, records::NewSession};
+use epitome_store::{
+    NewThread, Store, StoreLocation, StoreOptions, ThreadStart, open_store, records::NewSession,
+    temporary_store,
+};
 use epitome_wire::Format;
 use tokio::sync::Notify;
 
@@ -134,7 +137,7 @@ impl std::fmt::Debug for CallbackSlot {
 enum SessionStorage {
     Temporary,
     File(PathBuf),
-    Store(Arc<SqliteStore>),
+    Store(Arc<dyn Store>),
 }
 
 #[derive(Debug)]
@@ -182,7 +185,7 @@ impl SessionBuilder {
     }
 
     /// Keeps the session in a store that is open already.
-    pub fn store(mut self, store: Arc<SqliteStore>) -> Self {
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.place = SessionStorage::Store(store);
         self
     }
@@ -384,7 +387,7 @@ impl SessionBuilder {
 
     async fn start(
         self,
-        find: impl FnOnce(&SqliteStore) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
+        find: impl FnOnce(&dyn Store) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
         let policy = with_reducers(self.policy, self.reducers);
@@ -410,7 +413,7 @@ impl SessionBuilder {
         let (place, clock) = (self.place, self.clock);
         let desk = blocking(move || {
             let store = open(place)?;
-            let place = find(&store)?;
+            let place = find(&*store)?;
             SessionEngine::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
         })
         .await?;
@@ -432,12 +435,12 @@ fn with_reducers(mut policy: Policy, reducers: Vec<AnyReducer>) -> Policy {
     policy
 }
 
-fn open(place: SessionStorage) -> Result<Arc<SqliteStore>, SessionError> {
-    let options = SqliteOptions { counter: Some(Tokenizer::O200k.counter()), ..SqliteOptions::default() };
+fn open(place: SessionStorage) -> Result<Arc<dyn Store>, SessionError> {
+    let options = StoreOptions { counter: Some(Tokenizer::O200k.counter()), ..StoreOptions::default() };
     Ok(match place {
         SessionStorage::Store(store) => store,
-        SessionStorage::File(path) => Arc::new(SqliteStore::open(&path, options)?),
-        SessionStorage::Temporary => Arc::new(SqliteStore::temporary(options)?),
+        SessionStorage::File(path) => open_store(&StoreLocation::named(path)?, options)?,
+        SessionStorage::Temporary => temporary_store(options)?,
     })
 }
 

@@ -13,7 +13,7 @@ use epitome_core::{
     projection::EventLine,
     seq_set::SeqSet,
 };
-use epitome_store::{EventLog, SqliteStore, ThreadStart, records::CallRow};
+use epitome_store::{Store, ThreadStart, records::CallRow};
 use epitome_wire::{Format, PromptMemo, render::RenderedRequest};
 
 use super::{
@@ -46,14 +46,14 @@ impl ReplayedCall {
 }
 
 /// Renders a past call of a thread's view again, from the log and the records beside it alone.
-pub fn replay_call(store: &SqliteStore, thread: ThreadId, call: u64) -> Result<ReplayedCall, SessionError> {
+pub fn replay_call(store: &dyn Store, thread: ThreadId, call: u64) -> Result<ReplayedCall, SessionError> {
     let row = store.call(thread, call)?;
     CallReplayer::read(store, thread, Some(row.call.head))?.replay(row)
 }
 
 /// Data from which a thread's calls are made again, read once for any number of calls.
 pub(crate) struct CallReplayer<'s> {
-    store: &'s SqliteStore,
+    store: &'s dyn Store,
     thread: ThreadId,
     /// Records of clients' requests.
     scripts: RewriteRecords,
@@ -66,7 +66,7 @@ pub(crate) struct CallReplayer<'s> {
 impl<'s> CallReplayer<'s> {
     /// Reads the data, through an event or to the end.
     pub(crate) fn read(
-        store: &'s SqliteStore,
+        store: &'s dyn Store,
         thread: ThreadId,
         through: Option<Seq>,
     ) -> Result<Self, SessionError> {
@@ -140,7 +140,7 @@ impl<'s> CallReplayer<'s> {
 /// The window for which the newest call of a thread's view was made, of those that saw nothing after `through`;
 /// `None` if none was given, so that the model's profile counts.
 pub fn window(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     through: Option<Seq>,
 ) -> Result<Option<Tokens>, SessionError> {
@@ -156,11 +156,7 @@ pub fn window(
 
 /// Form in which the requests of a thread name parts they leave out: handles if its model has a tool to recall them,
 /// given by its client or offered with its last call, and else no names at all.
-pub fn names_of(
-    store: &SqliteStore,
-    thread: ThreadId,
-    line: &EventLine,
-) -> Result<EventNaming, SessionError> {
+pub fn names_of(store: &dyn Store, thread: ThreadId, line: &EventLine) -> Result<EventNaming, SessionError> {
     let last = store.last_composed_call(thread)?;
     let script = last.as_ref().and_then(|last| last.call.script.as_deref());
     let is_tools = |event: &&Arc<LoggedEvent>| {
@@ -173,7 +169,7 @@ pub fn names_of(
 }
 
 /// The same, with an error if the result is not the request that was sent.
-pub fn verify_call(store: &SqliteStore, thread: ThreadId, call: u64) -> Result<ReplayedCall, SessionError> {
+pub fn verify_call(store: &dyn Store, thread: ThreadId, call: u64) -> Result<ReplayedCall, SessionError> {
     let replayed = replay_call(store, thread, call)?;
     if replayed.is_same() {
         return Ok(replayed);
@@ -187,11 +183,7 @@ pub fn verify_call(store: &SqliteStore, thread: ThreadId, call: u64) -> Result<R
 }
 
 /// The events of a thread's view that a handle stands for, as stubs and summaries write it; each once, in order.
-pub fn recall(
-    store: &SqliteStore,
-    thread: ThreadId,
-    handle: &str,
-) -> Result<Vec<RecalledEvent>, SessionError> {
+pub fn recall(store: &dyn Store, thread: ThreadId, handle: &str) -> Result<Vec<RecalledEvent>, SessionError> {
     let mut recalled = Vec::new();
     recall_while(store, thread, handle, &mut |event| {
         recalled.push(RecalledEvent { event });
@@ -203,7 +195,7 @@ pub fn recall(
 /// The same one by one, as long as `take` wants more. A handle may name any range, so little more is read than is
 /// taken.
 pub(crate) fn recall_while(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     handle: &str,
     take: &mut dyn FnMut(LoggedEvent) -> bool,
@@ -262,7 +254,7 @@ fn excerpt(handle: &str) -> String {
 
 /// Returns true if a thread, or one that it was forked from, has this name. A fork shows handles that were written in
 /// its parents, whose numbers it shares.
-fn is_in_view(store: &SqliteStore, thread: ThreadId, name: &str) -> Result<bool, SessionError> {
+fn is_in_view(store: &dyn Store, thread: ThreadId, name: &str) -> Result<bool, SessionError> {
     let mut here = thread;
     loop {
         if here.matches_abbreviation(name) {
@@ -275,7 +267,7 @@ fn is_in_view(store: &SqliteStore, thread: ThreadId, name: &str) -> Result<bool,
     }
 }
 
-fn rendering(store: &SqliteStore, row: &CallRow) -> Result<RecordedRendering, SessionError> {
+fn rendering(store: &dyn Store, row: &CallRow) -> Result<RecordedRendering, SessionError> {
     let text = store.content(row.call.rendering)?.unwrap_or_default();
     parse::<RecordedRendering>("rendering", row.number, &text)
 }
@@ -288,7 +280,7 @@ fn meter() -> Meter {
 
 /// The last request as a cache sees it; `None` if there was none, or it cannot be made again.
 pub(super) fn prompt_of(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     last: Option<&CallRow>,
     passes: &[EditRecord],
@@ -322,7 +314,7 @@ pub(super) fn prompt_of(
 #[cfg(test)]
 mod tests {
     use epitome_core::{ContentPart, Event, Fact, SessionId};
-    use epitome_store::{NewThread, SqliteOptions, records::NewSession};
+    use epitome_store::{NewThread, StoreOptions, records::NewSession, temporary_store};
 
     use super::*;
 
@@ -346,7 +338,7 @@ mod tests {
 
     #[test]
     fn no_more_is_recalled_than_is_taken() {
-        let store = SqliteStore::temporary(SqliteOptions::default()).unwrap();
+        let store = temporary_store(StoreOptions::default()).unwrap();
         let (session, thread) = (SessionId::derived(&["s"]), ThreadId::derived(&["t"]));
         let new = NewSession {
             id: session,
@@ -359,7 +351,7 @@ mod tests {
         store.create_session(&new).unwrap();
         let new =
             NewThread { id: thread, session, name: "main".to_owned(), start: ThreadStart::Root, key: None };
-        EventLog::open(&store, &new).unwrap();
+        store.open(&new).unwrap();
         let said = |number: usize| {
             Event::from_fact(
                 Fact::UserSaid { parts: vec![ContentPart::Text { text: format!("word {number}") }] },
@@ -368,15 +360,15 @@ mod tests {
         };
         store.append(thread, Seq::START, (1..=100).map(said).collect()).unwrap();
         let handle = format!("recall {}:{}", thread.short(), vec!["1-100"; 2_000].join(","));
-        assert_eq!(recall(&store, thread, &handle).unwrap().len(), 100);
+        assert_eq!(recall(&*store, thread, &handle).unwrap().len(), 100);
         let mut taken = Vec::new();
-        recall_while(&store, thread, &handle, &mut |event| {
+        recall_while(&*store, thread, &handle, &mut |event| {
             taken.push(event.id.seq.0);
             taken.len() < 40
         })
         .unwrap();
         assert_eq!(taken, (1..=40).collect::<Vec<_>>());
-        let lost = recall(&store, thread, &format!("somebody's:{}", "1,".repeat(9_000))).unwrap_err();
+        let lost = recall(&*store, thread, &format!("somebody's:{}", "1,".repeat(9_000))).unwrap_err();
         assert!(lost.to_string().len() < 400, "{lost}");
     }
 }

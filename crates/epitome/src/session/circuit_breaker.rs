@@ -3,7 +3,7 @@
 //! One that is asked with a session's own key rests in that session alone: a wrong key says nothing of others.
 
 use epitome_core::{ThreadId, event::Timestamp};
-use epitome_store::{SqliteStore, StoreError, records::AttemptFilter};
+use epitome_store::{Store, StoreError, records::AttemptFilter};
 
 use crate::summarise::{SummariserScope, Summarize};
 
@@ -15,7 +15,7 @@ const OPEN_MS: i64 = 5 * 60 * 1_000;
 
 /// Returns true if a summariser should not be asked now.
 pub(crate) fn is_open(
-    store: &SqliteStore,
+    store: &dyn Store,
     summariser: &dyn Summarize,
     thread: ThreadId,
     now: Timestamp,

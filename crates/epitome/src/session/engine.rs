@@ -19,7 +19,7 @@ use epitome_core::{
     profile::TokenPrices,
 };
 use epitome_store::{
-    SqliteStore, StoreError, ThreadHead,
+    Store, StoreError, ThreadHead,
     records::{CommitRecord, NewCallOutcome, SizeRefusal, ThreadCommit},
 };
 use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
@@ -45,7 +45,7 @@ const TRIES: usize = 16;
 /// A session without the tasks around it.
 #[derive(Debug)]
 pub(crate) struct SessionEngine {
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) session: SessionId,
     pub(crate) thread: ThreadId,
     pub(crate) hooks: Arc<Hooks>,
@@ -122,7 +122,7 @@ enum AppendNotice {
 
 impl SessionEngine {
     pub(crate) fn open(
-        store: Arc<SqliteStore>,
+        store: Arc<dyn Store>,
         (session, thread): (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
         hooks: Arc<Hooks>,
@@ -130,14 +130,14 @@ impl SessionEngine {
         listeners: LifecycleListeners,
         clock: SessionClock,
     ) -> Result<Self, SessionError> {
-        let state = SessionState::restore(&store, thread, setup)?;
+        let state = SessionState::restore(&*store, thread, setup)?;
         let (inbox, state) = (PendingUpdates::default(), Mutex::new(state));
         Ok(Self { store, session, thread, hooks, maker, listeners, clock, inbox, state })
     }
 
     /// For a thread that is made with its first call.
     pub(crate) fn fresh(
-        store: Arc<SqliteStore>,
+        store: Arc<dyn Store>,
         (session, thread): (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
         maker: Option<SummariserConfig>,
@@ -151,7 +151,7 @@ impl SessionEngine {
 
     /// Takes over the state of the parent in a fork that has made no call yet.
     pub(crate) fn inherit(&self, inherited: &ForkInheritance) -> Result<(), SessionError> {
-        self.state()?.inherits(&self.store, self.thread, inherited)
+        self.state()?.inherits(&*self.store, self.thread, inherited)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -165,7 +165,7 @@ impl SessionEngine {
             Err(poisoned) => {
                 self.state.clear_poison();
                 let mut state = PoisonError::into_inner(poisoned);
-                state.reload(&self.store, self.thread)?;
+                state.reload(&*self.store, self.thread)?;
                 state
             }
         };
@@ -188,7 +188,7 @@ impl SessionEngine {
         mut make: impl FnMut(&mut SessionState) -> Result<(Vec<Event>, Vec<CommitRecord>), SessionError>,
     ) -> Result<ThreadHead, SessionError> {
         for _ in 0..TRIES {
-            state.catch_up(&self.store, self.thread)?;
+            state.catch_up(&*self.store, self.thread)?;
             let (events, records) = make(state)?;
             if events.is_empty() && records.is_empty() {
                 return Ok(state.head);
@@ -196,7 +196,7 @@ impl SessionEngine {
             let commit = ThreadCommit::new(self.thread, state.head.seq, events, records);
             match self.store.commit(commit) {
                 Ok(_) => {
-                    state.catch_up(&self.store, self.thread)?;
+                    state.catch_up(&*self.store, self.thread)?;
                     return Ok(state.head);
                 }
                 Err(StoreError::Conflict { .. }) => {}
@@ -210,10 +210,10 @@ impl SessionEngine {
     pub(crate) fn next_request(&self, extras: &SessionExtras) -> Result<SessionRequest, SessionError> {
         let mut state = self.state()?;
         for _ in 0..TRIES {
-            state.catch_up(&self.store, self.thread)?;
+            state.catch_up(&*self.store, self.thread)?;
             let made = self.try_next_request(&mut state, extras);
             if made.is_err() {
-                state.reload(&self.store, self.thread)?;
+                state.reload(&*self.store, self.thread)?;
             }
             match made {
                 Err(SessionError::Store(error)) if error.is_conflict() => {}
@@ -260,7 +260,7 @@ impl SessionEngine {
         is_new_thread: bool,
     ) -> Result<(), SessionError> {
         if !is_new_thread {
-            return state.reload(&self.store, self.thread);
+            return state.reload(&*self.store, self.thread);
         }
         let (setup, limit) = (Arc::clone(&state.setup), state.limit);
         *state = SessionState::fresh(self.thread, setup);
@@ -278,15 +278,15 @@ impl SessionEngine {
                     state.push(self.thread, event);
                 }
                 if state.head != head {
-                    state.reload(&self.store, self.thread)?;
+                    state.reload(&*self.store, self.thread)?;
                 }
             }
         }
         if state.head.seq == after {
-            state.fill(&self.store, self.thread)?;
+            state.fill(&*self.store, self.thread)?;
             return Ok(AppendNotice::Told);
         }
-        state.follow(&self.store, self.thread)?;
+        state.follow(&*self.store, self.thread)?;
         Ok(AppendNotice::FromStore)
     }
 
@@ -367,7 +367,7 @@ impl SessionEngine {
         let mut state = self.state()?;
         let event = Event::from_fact(Fact::ModelChanged { model: setup.model.clone() }, Some(self.now()));
         self.append_to(&mut state, |_| Ok((vec![event.clone()], Vec::new())))?;
-        let restored = SessionState::restore(&self.store, self.thread, setup)?;
+        let restored = SessionState::restore(&*self.store, self.thread, setup)?;
         *state = restored;
         Ok(())
     }

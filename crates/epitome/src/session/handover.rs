@@ -31,7 +31,7 @@ pub(super) async fn brief_of_all(
                 let names = state.view().context().names();
                 (state.drafting(&state.budget()), Arc::clone(&state.setup.meter), names)
             };
-            let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
+            let line = read_line(&*desk.store, desk.thread, &meter, Some(head))?;
             let context = project(&line, Arc::clone(&meter), names);
             let cutting = CompactionSpan::of_everything(&context, &line, &drafting);
             let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));

@@ -28,7 +28,7 @@ use crate::lineage::{self, ForkDraftSettings};
 /// Returns true if a summary is being made already, or waits to be adopted.
 pub(super) fn is_under_way(desk: &SessionEngine) -> Result<bool, SessionError> {
     let mut state = desk.state()?;
-    state.catch_up(&desk.store, desk.thread)?;
+    state.catch_up(&*desk.store, desk.thread)?;
     Ok(desk.store.running_job(desk.thread)?.is_some() || summary_jobs::ready(desk, &state)?.is_some())
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn order(
             job = Some(ready.job);
             return Ok((Vec::new(), Vec::new()));
         }
-        state.fill_all(&desk.store, desk.thread)?;
+        state.fill_all(&*desk.store, desk.thread)?;
         let drafting = state.drafting(&budget);
         let attended = focus.and_then(SummaryFocus::new);
         drafting.cut(attended.as_ref(), state.view().context(), state.view().line())?;
@@ -120,7 +120,7 @@ pub(crate) fn compact_built_in(
     let now = Some(desk.now());
     let (mut made, mut first) = (None, Seq::START);
     let head = desk.append_to(&mut state, |state| {
-        state.fill_all(&desk.store, desk.thread)?;
+        state.fill_all(&*desk.store, desk.thread)?;
         first = state.first_shown();
         let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
         let attended = focus.and_then(SummaryFocus::new);
@@ -225,5 +225,5 @@ pub(super) fn drafter<'d>(
 
 /// Every event of the thread: a fork looks further back than a view does.
 pub(super) fn whole_thread(desk: &SessionEngine, state: &SessionState) -> Result<EventLine, SessionError> {
-    read_line(&desk.store, desk.thread, &state.setup.meter, None)
+    read_line(&*desk.store, desk.thread, &state.setup.meter, None)
 }

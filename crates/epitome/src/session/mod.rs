@@ -38,7 +38,7 @@ use epitome_core::{
     profile::Profiles,
 };
 use epitome_store::{
-    EventLog, SqliteStore,
+    Store,
     records::{CallRow, JobRow, JobState, NewFork, NewSession, SearchHit, SearchQuery, SearchScope},
 };
 use epitome_wire::{
@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Store in which it is kept.
-    pub fn store(&self) -> &Arc<SqliteStore> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.desk.store
     }
 
@@ -448,7 +448,7 @@ impl Session {
         let desk = self
             .at_desk(move |desk| {
                 let mut state = desk.state()?;
-                state.catch_up(&desk.store, desk.thread)?;
+                state.catch_up(&*desk.store, desk.thread)?;
                 let events = events(desk, &state)?;
                 let session = SessionId::new(uuid::Uuid::now_v7());
                 let thread = ThreadId::new(uuid::Uuid::now_v7());
@@ -526,7 +526,7 @@ impl Session {
     /// [`RECALL_TOOL`](epitome_wire::recall_tool::RECALL_TOOL), and answer its calls with this.
     pub async fn recall(&self, handle: &str) -> Result<Vec<RecalledEvent>, SessionError> {
         let handle = handle.to_owned();
-        self.at_desk(move |desk| call_replay::recall(&desk.store, desk.thread, &handle)).await
+        self.at_desk(move |desk| call_replay::recall(&*desk.store, desk.thread, &handle)).await
     }
 
     /// Searches all events of the session, shown or not.
@@ -548,14 +548,14 @@ impl Session {
 
     /// Renders a past call again and checks that it is, byte for byte, the request that was sent.
     pub async fn replay(&self, call: u64) -> Result<ReplayedCall, SessionError> {
-        self.at_desk(move |desk| verify_call(&desk.store, desk.thread, call)).await
+        self.at_desk(move |desk| verify_call(&*desk.store, desk.thread, call)).await
     }
 
     /// The size of the request that would be sent now, and the largest allowed size.
     pub async fn size(&self) -> Result<(Tokens, Tokens), SessionError> {
         self.at_desk(|desk| {
             let mut state = desk.state()?;
-            state.catch_up(&desk.store, desk.thread)?;
+            state.catch_up(&*desk.store, desk.thread)?;
             Ok((state.view().context().tokens(), state.budget().ceiling()))
         })
         .await

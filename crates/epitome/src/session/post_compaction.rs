@@ -80,7 +80,7 @@ pub(super) fn write_notes(
     folder: &Path,
 ) -> Result<Option<FileWriteOutcome>, SessionError> {
     let mut state = engine.state()?;
-    state.catch_up(&engine.store, engine.thread)?;
+    state.catch_up(&*engine.store, engine.thread)?;
     write_notes_of(engine, &mut state, folder)
 }
 

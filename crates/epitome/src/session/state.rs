@@ -15,7 +15,7 @@ use epitome_core::{
     summary::compaction::CompactionSettings,
 };
 use epitome_store::{
-    EventLog, SqliteStore, ThreadHead,
+    Store, ThreadHead,
     records::{CallRow, CommitRecord, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
 };
 use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
@@ -128,7 +128,7 @@ impl SettingsDigests {
 impl SessionState {
     /// Reads the state from the log and the records beside it.
     pub(crate) fn restore(
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         setup: Arc<SessionSetup>,
     ) -> Result<Self, SessionError> {
@@ -138,7 +138,7 @@ impl SessionState {
     /// Reads the state of a fork in which no call was made yet, with the state it takes from its parent.
     pub(super) fn inherits(
         &mut self,
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         inherited: &ForkInheritance,
     ) -> Result<(), SessionError> {
@@ -149,7 +149,7 @@ impl SessionState {
     }
 
     fn restore_with(
-        store: &SqliteStore,
+        store: &dyn Store,
         thread: ThreadId,
         setup: Arc<SessionSetup>,
         inherited: Option<&ForkInheritance>,
@@ -199,7 +199,7 @@ impl SessionState {
     }
 
     /// Reads the state again: the current one may be wrong.
-    pub(crate) fn reload(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(crate) fn reload(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         let restored = Self::restore(store, thread, Arc::clone(&self.setup))?;
         *self = Self { limit: self.limit, ..restored };
         Ok(())
@@ -291,7 +291,7 @@ impl SessionState {
     }
 
     /// Takes in events that others have appended since.
-    pub(crate) fn catch_up(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(crate) fn catch_up(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         loop {
             let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
             let full = page.len() == EVENTS_PER_PAGE;
@@ -305,7 +305,7 @@ impl SessionState {
     }
 
     /// The same for the few events of an answer, which are counted here: the store may derive its data later.
-    pub(super) fn follow(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn follow(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         let events = store.read(thread, self.head.seq.next(), MAX_ANSWER_EVENTS)?;
         if events.len() == MAX_ANSWER_EVENTS {
             return self.catch_up(store, thread);
@@ -333,7 +333,7 @@ impl SessionState {
     }
 
     /// Reads events that are needed again though notes or a summary stood for them.
-    pub(super) fn fill(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn fill(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         while let Some(needed) = self.view().needs_more() {
             self.calls.view_mut().supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
@@ -341,7 +341,7 @@ impl SessionState {
     }
 
     /// Reads all events that only notes stand for: a summary needs them.
-    pub(super) fn fill_all(&mut self, store: &SqliteStore, thread: ThreadId) -> Result<(), SessionError> {
+    pub(super) fn fill_all(&mut self, store: &dyn Store, thread: ThreadId) -> Result<(), SessionError> {
         if let Some(needed) = self.calls.view_mut().needs_all() {
             self.calls.view_mut().supply_events(read_these(store, thread, &needed, &self.setup.meter)?);
         }
@@ -359,7 +359,7 @@ impl SessionState {
     /// Decides the content of the next request.
     pub(super) fn prepare(
         &mut self,
-        (store, thread): (&SqliteStore, ThreadId),
+        (store, thread): (&dyn Store, ThreadId),
         setup: &SessionSetup,
         budget: &Budget,
         moment: &NextCall<'_>,

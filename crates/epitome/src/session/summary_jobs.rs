@@ -12,7 +12,7 @@ use epitome_core::{
     },
 };
 use epitome_store::{
-    EventLog, SqliteStore,
+    Store,
     records::{CommitRecord, JobRow, NewJob, SummaryRow, ThreadCommit},
 };
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ pub(super) fn progress(
     if engine.store.running_job(engine.thread)?.is_some() {
         return Ok(SummaryProgress::Running);
     }
-    if circuit_breaker::is_open(&engine.store, &*maker.summariser, engine.thread, now)? {
+    if circuit_breaker::is_open(&*engine.store, &*maker.summariser, engine.thread, now)? {
         return Ok(SummaryProgress::BuiltIn);
     }
     Ok(SummaryProgress::Possible)
@@ -124,7 +124,7 @@ pub(super) fn ready(
         return Ok(None);
     }
     let Some((job, summary)) = engine.store.ready_job(engine.thread)? else { return Ok(None) };
-    match fits(&engine.store, state, &job, &summary)? {
+    match fits(&*engine.store, state, &job, &summary)? {
         Ok(finished) => Ok(Some(ReadySummary { job: job.job.id, by: summary.summary.author, finished })),
         Err(why) => {
             let cancel = CommitRecord::CancelJob { job: job.job.id, reason: why.to_owned() };
@@ -206,7 +206,7 @@ fn new_job(
 
 /// The summary of a job in the form in which it would be adopted now, or the reason it cannot be.
 fn fits(
-    store: &SqliteStore,
+    store: &dyn Store,
     state: &SessionState,
     job: &JobRow,
     summary: &SummaryRow,

@@ -9,7 +9,7 @@ use epitome_core::{
     projection::EventLine,
     seq_set::SeqSet,
 };
-use epitome_store::{EventLog, SqliteStore, StoreError};
+use epitome_store::{Store, StoreError};
 use serde::Deserialize;
 
 use super::error::SessionError;
@@ -22,7 +22,7 @@ pub(crate) type MeteredEvent = (Arc<LoggedEvent>, Vec<Tokens>);
 
 /// The events of a thread's view, counted as `meter` counts.
 pub(crate) fn read_line(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     meter: &Meter,
     through: Option<Seq>,
@@ -47,7 +47,7 @@ pub(crate) fn read_line(
 
 /// The next page of events.
 pub(crate) fn read_page(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     from: Seq,
     meter: &Meter,
@@ -66,7 +66,7 @@ pub(crate) fn read_page(
 
 /// Reads the part of a thread that is needed to show it through `end`, on the compaction `pivot`.
 pub(super) fn read_window(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     passes: &[EditRecord],
     (end, pivot): (Seq, Option<&LoggedEvent>),
@@ -83,7 +83,7 @@ pub(super) fn read_window(
 
 /// Reads given events of a thread.
 pub(super) fn read_these(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     these: &SeqSet,
     meter: &Meter,
@@ -98,7 +98,7 @@ pub(super) fn read_these(
 
 /// Counts from the store, if they are the meter's.
 fn counts_of(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     events: &[LoggedEvent],
     meter: &Meter,
@@ -143,7 +143,7 @@ pub(crate) fn parse<T: for<'de> Deserialize<'de>>(
 
 /// The events between two places, both included.
 pub(crate) fn read_span(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     mut from: Seq,
     through: Seq,

@@ -8,7 +8,7 @@ use epitome_core::{
     event::{Compaction, ContentPart, Summary},
     projection::EventLine,
 };
-use epitome_store::{SqliteStore, records::JobState};
+use epitome_store::{Store, records::JobState};
 
 use super::{
     EventVisibility, TextPresence, VisibilityForm,
@@ -23,11 +23,7 @@ pub(super) struct SightContext {
 }
 
 impl SightContext {
-    pub(super) fn new(
-        store: &SqliteStore,
-        line: &EventLine,
-        needle: TextNeedle,
-    ) -> Result<Self, SessionError> {
+    pub(super) fn new(store: &dyn Store, line: &EventLine, needle: TextNeedle) -> Result<Self, SessionError> {
         let mut authors = HashMap::new();
         let mut owners: Vec<_> = compactions(line).map(|(id, _)| id.thread).collect();
         owners.sort_unstable();

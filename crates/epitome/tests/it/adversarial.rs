@@ -24,7 +24,6 @@ use epitome::{
         summary::{StructuredSummary, SummarySection},
     },
     session::{Session, SessionError, SummaryWorkers, ToolOutput},
-    store::EventLog,
     summarise::{DraftFinish, ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };

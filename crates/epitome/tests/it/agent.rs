@@ -13,7 +13,7 @@ use epitome::{
         policy::Policy,
     },
     session::{Session, SessionBuilder, SessionRequest, ToolOutput},
-    store::{EventLog, SqliteStore},
+    store::Store,
     summarise::{DraftFinish, ModelDraft},
     wire::Format,
 };
@@ -124,7 +124,7 @@ pub(crate) fn good() -> ModelDraft {
 }
 
 /// Everything that happened, shown or not.
-pub(crate) fn log(store: &SqliteStore, session: &Session) -> Vec<LoggedEvent> {
+pub(crate) fn log(store: &dyn Store, session: &Session) -> Vec<LoggedEvent> {
     store.read(session.thread(), Seq(1), usize::MAX).unwrap()
 }
 

@@ -18,7 +18,7 @@ use epitome::{
         RewriteStatus, RewrittenRequest, compose, compose_smaller, recall,
     },
     session::verify_call,
-    store::{SqliteOptions, SqliteStore, records::ThreadCommit},
+    store::{Store, StoreOptions, records::ThreadCommit, temporary_store},
     wire::{
         Format,
         legality::{self, ProviderRules},
@@ -39,10 +39,10 @@ pub(super) struct Gateway {
 
 impl Gateway {
     pub(super) fn new() -> Self {
-        Self::on(Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap()))
+        Self::on(temporary_store(StoreOptions::default()).unwrap())
     }
 
-    pub(super) fn on(store: Arc<SqliteStore>) -> Self {
+    pub(super) fn on(store: Arc<dyn Store>) -> Self {
         let composing = RewriteSettings {
             policy: Policy::named("epitome").unwrap().clone(),
             profiles: Arc::new(Profiles::builtin()),
@@ -313,7 +313,7 @@ impl Story {
     fn is_on_record(&self) {
         let store = self.gateway.recorder.store();
         for (call, body) in self.calls.iter().zip(&self.bodies) {
-            let again = verify_call(store, self.thread, *call).unwrap();
+            let again = verify_call(&**store, self.thread, *call).unwrap();
             assert_eq!(&again.rendered.body, body, "call {call}");
             assert_eq!(again.row.call.hash, Digest::of(body.as_bytes()));
         }
@@ -366,7 +366,7 @@ fn the_hash_of_a_request_is_that_of_its_bytes_whatever_the_client_changes() {
             let (thread, call) = outgoing.done.call.unwrap();
             gateway.answer(ticket, format, &agent.answer());
             agent.goes_on("done");
-            let again = verify_call(gateway.recorder.store(), thread, call).unwrap();
+            let again = verify_call(&**gateway.recorder.store(), thread, call).unwrap();
             assert_eq!(again.row.call.hash, Digest::of(sent(&outgoing, body).as_bytes()), "{format}: {body}");
         };
         for turn in 0..24 {
@@ -604,7 +604,7 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
             assert!(after.starts_with(&before), "{format}: {third}");
             assert!(third.contains("It is done.") && third.contains("What now?"), "{format}");
             let call = outgoing.done.call.unwrap().1;
-            assert_eq!(verify_call(gateway.recorder.store(), thread, call).unwrap().rendered.body, third);
+            assert_eq!(verify_call(&**gateway.recorder.store(), thread, call).unwrap().rendered.body, third);
         }
         let report = gateway.recorder.store().doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");

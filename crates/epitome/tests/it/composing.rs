@@ -20,7 +20,7 @@ use epitome::{
         compose,
     },
     session::verify_call,
-    store::{EventLog, SqliteStore},
+    store::Store,
     wire::{
         Format,
         caller::RequestPurpose,
@@ -87,8 +87,8 @@ impl Task {
         self.gateway.answer(ticket, self.agent.format, &answer);
     }
 
-    fn store(&self) -> &SqliteStore {
-        self.gateway.recorder.store()
+    fn store(&self) -> &dyn Store {
+        &**self.gateway.recorder.store()
     }
 
     /// The last body that was sent.
@@ -122,7 +122,7 @@ fn check_woven(format: Format, outgoing: &RewrittenRequest, body: &str) -> Strin
 
 /// Every call of every thread verifies, and the database is healthy.
 #[track_caller]
-fn check_store(store: &SqliteStore) {
+fn check_store(store: &dyn Store) {
     for session in store.sessions().unwrap() {
         for thread in store.threads(session.id).unwrap() {
             let calls = store.calls(thread.id, 0, usize::MAX >> 1).unwrap();

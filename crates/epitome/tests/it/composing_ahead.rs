@@ -11,7 +11,7 @@ use epitome::{
         RequestDisposition, RequestOverrides, RequestRewrite, RewriteOutcome, RewriteStatus, RewrittenRequest,
     },
     session::verify_call,
-    store::{SqliteStore, records::CallRow},
+    store::{Store, records::CallRow},
     wire::{Format, overflow::ContextOverflow},
 };
 use serde_json::json;
@@ -68,7 +68,7 @@ fn compose(gateway: &Gateway, format: Format, body: &str) -> (PendingRecord, Rew
 }
 
 /// The calls of the one session, of which each can be written again.
-fn calls(store: &SqliteStore) -> Vec<CallRow> {
+fn calls(store: &dyn Store) -> Vec<CallRow> {
     let [session] = &store.sessions().unwrap()[..] else { panic!("one session") };
     let mut calls = Vec::new();
     for thread in store.threads(session.id).unwrap() {
@@ -100,7 +100,7 @@ fn a_long_first_request_that_fits_leaves_as_it_came_before_it_is_recorded() {
         let (ticket, _, has_left) = compose(&gateway, format, &agent.body());
         assert!(!has_left, "{format}");
         gateway.answer(ticket, format, &agent.answer());
-        let calls = calls(gateway.recorder.store());
+        let calls = calls(&**gateway.recorder.store());
         assert_eq!((calls.len(), calls[0].call.hash), (2, Digest::of(body.as_bytes())), "{format}");
         assert!(calls.iter().all(|row| row.outcomes[0].error.is_none()), "{format}");
     }
@@ -158,7 +158,7 @@ fn what_left_and_is_refused_as_too_long_is_made_smaller() {
     let smaller = gateway.smaller(&mut ticket, format, &body, ContextOverflow::default()).expect("it can be");
     assert!(smaller.done.after < smaller.done.before, "{smaller:?}");
     gateway.answer(ticket, format, &agent.answer());
-    let calls = calls(gateway.recorder.store());
+    let calls = calls(&**gateway.recorder.store());
     assert!(calls.last().is_some_and(|row| row.outcomes[0].error.is_none()), "{calls:#?}");
 }
 
@@ -171,7 +171,7 @@ fn what_left_and_turns_out_too_long_is_on_record_as_a_call_that_never_left() {
     assert!(has_left);
     assert_eq!((sent(&outgoing, &body), outgoing.done.left), (body, RewriteStatus::Ahead));
     gateway.answer(ticket, format, &agent.answer());
-    let before = calls(gateway.recorder.store());
+    let before = calls(&**gateway.recorder.store());
     let never =
         |row: &CallRow| row.outcomes[0].error.as_deref().is_some_and(|error| error.starts_with("never left"));
     assert!(before.iter().all(never), "{before:#?}");
@@ -180,5 +180,5 @@ fn what_left_and_turns_out_too_long_is_on_record_as_a_call_that_never_left() {
     let (ticket, outgoing, has_left) = compose(&gateway, format, &agent.body());
     assert!(!has_left && outgoing.done.after < outgoing.done.before, "{outgoing:?}");
     gateway.answer(ticket, format, &agent.answer());
-    assert_eq!(calls(gateway.recorder.store()).len(), before.len() + 1);
+    assert_eq!(calls(&**gateway.recorder.store()).len(), before.len() + 1);
 }

@@ -378,7 +378,7 @@ impl Client {
     fn check_record(&self) {
         let store = self.gateway.recorder.store();
         for (thread, call, body) in &self.calls {
-            let again = verify_call(store, *thread, *call).unwrap();
+            let again = verify_call(&**store, *thread, *call).unwrap();
             assert_eq!(&again.rendered.body, body, "call {call} of {thread}");
             assert_eq!(again.row.call.hash, Digest::of(body.as_bytes()));
         }

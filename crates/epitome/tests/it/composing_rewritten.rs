@@ -278,7 +278,7 @@ fn check_record(gateway: &Gateway) {
         for thread in store.threads(session.id).unwrap() {
             let calls = store.calls(thread.id, 0, usize::MAX >> 1).unwrap();
             for row in calls.into_iter().filter(|row| row.thread == thread.id) {
-                assert!(verify_call(store, thread.id, row.number).unwrap().is_same(), "{row:?}");
+                assert!(verify_call(&**store, thread.id, row.number).unwrap().is_same(), "{row:?}");
             }
         }
     }

@@ -8,7 +8,7 @@ use epitome::{
     rewrite::RewrittenRequest,
     session::verify_call,
     store::{
-        SqliteStore,
+        Store,
         records::{CallRow, ThreadCommit},
     },
     wire::Format,
@@ -44,7 +44,7 @@ impl Waiting {
         waiting
     }
 
-    fn store(&self) -> &Arc<SqliteStore> {
+    fn store(&self) -> &Arc<dyn Store> {
         self.gateway.recorder.store()
     }
 
@@ -73,7 +73,7 @@ fn turn_of(
 }
 
 /// All calls of the one session, each of which has an end and can be written again.
-fn calls(store: &SqliteStore) -> Vec<CallRow> {
+fn calls(store: &dyn Store) -> Vec<CallRow> {
     let sessions = store.sessions().unwrap();
     assert_eq!(sessions.len(), 1);
     let mut calls: Vec<CallRow> = Vec::new();
@@ -103,7 +103,7 @@ fn a_request_that_only_grows_is_written_with_its_answer() {
         let thread = waiting.ticket.thread;
         let (mut gateway, mut agent) = waiting.ends();
         assert_eq!(turn_of(&mut gateway, &mut agent, 3), (PlacementKind::Continued, thread));
-        let calls = calls(gateway.recorder.store());
+        let calls = calls(&**gateway.recorder.store());
         assert!(calls.len() == 4 && is_told_of(&calls, &left), "{format}");
     }
 }
@@ -120,7 +120,7 @@ fn where_somebody_noted_something_meanwhile_the_call_is_told_beside_and_the_sess
         store.commit(ThreadCommit::new(thread, head, vec![noted], Vec::new())).unwrap();
         let (mut gateway, mut agent) = waiting.ends();
         assert_eq!(turn_of(&mut gateway, &mut agent, 3), (PlacementKind::Continued, thread));
-        let calls = calls(&store);
+        let calls = calls(&*store);
         assert!(calls.len() == 4 && is_told_of(&calls, &left), "{format}");
         let beside = calls.iter().filter(|row| row.thread != thread).count();
         assert_eq!(beside, 1, "{format}");
@@ -143,7 +143,7 @@ fn where_somebody_else_went_on_meanwhile_both_go_on() {
         assert_ne!(ours, theirs, "{format}");
         assert_eq!(turn_of(&mut gateway, &mut agent, 4), (PlacementKind::Continued, ours), "{format}");
         assert_eq!(turn_of(&mut other, &mut elsewhere, 3), (PlacementKind::Continued, theirs), "{format}");
-        let calls = calls(&store);
+        let calls = calls(&*store);
         assert!(calls.len() == 7 && is_told_of(&calls, &left), "{format}: {}", calls.len());
     }
 }
@@ -162,7 +162,7 @@ fn where_two_begin_the_same_session_at_once_it_is_one() {
         agent.goes_on(&result(0));
         turn_of(&mut gateway, &mut agent, 1);
         turn_of(&mut other, &mut elsewhere, 1);
-        let calls = calls(&store);
+        let calls = calls(&*store);
         assert!(calls.len() == 4 && is_told_of(&calls, &sent(&outgoing, &body)), "{format}");
     }
 }
@@ -176,7 +176,7 @@ fn a_call_that_never_left_is_not_told() {
         let thread = waiting.ticket.thread;
         let (mut gateway, mut agent) = waiting.ends();
         assert_eq!(turn_of(&mut gateway, &mut agent, 3), (PlacementKind::Continued, thread));
-        let calls = calls(gateway.recorder.store());
+        let calls = calls(&**gateway.recorder.store());
         assert!(calls.len() == 3 && !is_told_of(&calls, &left), "{format}");
     }
 }
@@ -188,7 +188,7 @@ fn what_a_kill_took_along_is_asked_again_and_nothing_is_there_twice() {
         let (thread, left) = (ticket.thread, sent(&outgoing, &body));
         let mut gateway = gateway.restarted();
         assert_eq!(turn_of(&mut gateway, &mut agent, 2), (PlacementKind::Continued, thread));
-        let calls = calls(gateway.recorder.store());
+        let calls = calls(&**gateway.recorder.store());
         assert!(calls.len() == 3 && is_told_of(&calls, &left), "{format}: the same is sent");
     }
 }

@@ -214,7 +214,7 @@ async fn a_summariser_of_ones_own_is_asked_in_the_background() {
     let question = std::fs::read_to_string(asked).unwrap();
     assert!(question.contains("conversation begins") && question.contains("Count 3"), "{question}");
     assert_replays(&session, 60).await;
-    let proved = replay::prove(session.store(), session.thread()).unwrap();
+    let proved = replay::prove(&**session.store(), session.thread()).unwrap();
     assert!(proved.starts_with("60 calls, each made again with the hash of what was sent"), "{proved}");
     assert!(
         proved.contains("the largest had 100 tokens by the provider's count; 0 refused or failed"),

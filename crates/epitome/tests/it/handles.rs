@@ -1,11 +1,9 @@
 //! A request names what it leaves out only to a model that can ask for it.
 
-use std::sync::Arc;
-
 use epitome::{
     core::policy::Policy,
     session::{Session, verify_call},
-    store::{SqliteOptions, SqliteStore},
+    store::{StoreOptions, temporary_store},
     wire::{Format, recall_tool::RECALL_TOOL},
 };
 use serde_json::{Value, json};
@@ -34,7 +32,7 @@ fn play(policy: &Policy, format: Format, recall: bool) -> (Vec<String>, u64) {
         epochs = outgoing.done.epoch;
         let (thread, call) = outgoing.done.call.unwrap();
         gateway.answer(ticket, format, &agent.answer());
-        let again = verify_call(gateway.recorder.store(), thread, call).unwrap();
+        let again = verify_call(&**gateway.recorder.store(), thread, call).unwrap();
         assert_eq!(again.rendered.body, woven, "{}, {format}, turn {turn}", policy.name);
         bodies.push(woven);
         agent.goes_on(&format!("{}\n{}", result(turn), result(turn + 100)));
@@ -73,7 +71,7 @@ async fn library(tools: &[&str]) -> Vec<String> {
     let session: Session = agent::builder(&hands)
         .policy(&agent::summaries_only())
         .tools(Value::Array(tools).to_string())
-        .store(Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap()))
+        .store(temporary_store(StoreOptions::default()).unwrap())
         .begin()
         .await
         .unwrap();

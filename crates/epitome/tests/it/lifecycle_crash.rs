@@ -21,7 +21,7 @@ use epitome::{
     core::{Digest, Event, Seq, SessionId, Tokens},
     session::{LifecycleEvent, Session, SessionBuilder, SummaryWorkers, ToolOutput, verify_call},
     store::{
-        EventLog, SqliteOptions, SqliteStore,
+        StoreLocation, StoreOptions, open_store,
         records::{CallRow, JobRow, JobState},
     },
     summarise::{Summarize, SummaryFuture, SummaryRequest},
@@ -126,13 +126,15 @@ struct Told {
 impl Told {
     /// Reads it, and looks whether the store is sound and every call comes out as it was sent.
     fn of(folder: &Path, id: SessionId) -> Self {
-        let store = SqliteStore::open(&folder.join("log.db"), SqliteOptions::default()).unwrap();
+        let store =
+            open_store(&StoreLocation::named(folder.join("log.db")).unwrap(), StoreOptions::default())
+                .unwrap();
         let report = store.doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");
         let thread = store.session(id).unwrap().head.unwrap();
         let calls = store.calls(thread, 0, usize::MAX).unwrap();
         for call in &calls {
-            verify_call(&store, thread, call.number).unwrap();
+            verify_call(&*store, thread, call.number).unwrap();
         }
         let read = store.read(thread, Seq(1), usize::MAX).unwrap();
         let jobs = store.jobs(Some(thread)).unwrap();
@@ -177,7 +179,8 @@ fn bytes(row: &CallRow) -> (Digest, u64) {
 }
 
 fn authors(folder: &Path, id: SessionId) -> Vec<String> {
-    let store = SqliteStore::open(&folder.join("log.db"), SqliteOptions::default()).unwrap();
+    let store =
+        open_store(&StoreLocation::named(folder.join("log.db")).unwrap(), StoreOptions::default()).unwrap();
     let thread = store.session(id).unwrap().head.unwrap();
     store.summaries(thread).unwrap().into_iter().map(|row| row.summary.author).collect()
 }
@@ -357,7 +360,7 @@ async fn ask_again(file: &Path, id: SessionId, hands: &Hands) -> usize {
     let session =
         builder(hands).file(file).workers(SummaryWorkers::Elsewhere).summariser(Faithful(Arc::default()));
     let session = session.resume(id).await.unwrap();
-    let known = log(session.store(), &session);
+    let known = log(&**session.store(), &session);
     let (answered, returned) = (count(&known, "assistant_said"), count(&known, "tool_returned"));
     hands.set(returned);
     if returned < answered {

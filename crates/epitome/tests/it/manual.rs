@@ -3,10 +3,7 @@
 use epitome::{
     core::{Fact, Seq, Tokens, draft_gate::DraftFinish, event::Summary},
     session::{Session, SessionBuilder, SummaryWorkers, WorkOutcome},
-    store::{
-        EventLog,
-        records::{CommitRecord, JobState, ThreadCommit},
-    },
+    store::records::{CommitRecord, JobState, ThreadCommit},
     summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };

@@ -10,7 +10,7 @@ use epitome::{
     import::import_bytes,
     metrics::{CacheState, SessionMetrics, TargetResult, metrics},
     session::{Session, ToolOutput},
-    store::{SqliteOptions, SqliteStore},
+    store::{StoreLocation, StoreOptions, open_store},
     wire::{Format, transcripts::TranscriptLimits},
 };
 use serde_json::json;
@@ -66,7 +66,7 @@ async fn play(session: &Session, turns: std::ops::Range<usize>, cached: u64) {
 }
 
 fn measured(session: &Session) -> SessionMetrics {
-    metrics(session.store(), session.thread()).unwrap()
+    metrics(&**session.store(), session.thread()).unwrap()
 }
 
 /// The figures, without the sizes of summaries: a handle is as many tokens as the digits of its thread happen to be.
@@ -156,10 +156,12 @@ async fn an_undone_compaction_is_not_in_force_and_the_next_builds_on_the_one_bef
 #[test]
 fn what_an_imported_session_does_not_say_is_not_guessed() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&folder.path().join("log.db"), SqliteOptions::default()).unwrap();
+    let store =
+        open_store(&StoreLocation::named(folder.path().join("log.db")).unwrap(), StoreOptions::default())
+            .unwrap();
     let log = br#"[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}]"#;
-    let imported = import_bytes(&store, "s.json", log, &TranscriptLimits::default()).unwrap();
-    let told = metrics(&store, imported.sessions[0].row.head.unwrap()).unwrap();
+    let imported = import_bytes(&*store, "s.json", log, &TranscriptLimits::default()).unwrap();
+    let told = metrics(&*store, imported.sessions[0].row.head.unwrap()).unwrap();
     insta::assert_snapshot!(table(&told), @r"
     compression: - (3-5x) not measured - nothing was compacted in this session
     cache hits: - (> 80 %) not measured - no usage was reported for any call

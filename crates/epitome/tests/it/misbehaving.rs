@@ -7,8 +7,9 @@ use epitome::{
     core::{Seq, Tokens, event::Pin},
     session::{LifecycleEvent, NextStep, Session},
     store::{
-        SqliteOptions, SqliteStore,
+        Store, StoreOptions,
         records::{AttemptFilter, AttemptRow, JobRow, JobState},
+        temporary_store,
     },
     summarise::{
         ApiKey, RemoteSummariser, RetryLimits, ServerTimeouts, SummariserScope, Summarize, SummaryFuture,
@@ -141,7 +142,7 @@ impl Tried {
     /// Every event is there and is got back by its handle, every call comes out as it was sent, and the key is nowhere.
     async fn has_lost_nothing(&self) {
         let (session, store) = (&self.session, self.session.store());
-        let log = log(store, session);
+        let log = log(&**store, session);
         for event in &log {
             let handle = format!("{}:{}", session.thread().short(), event.id.seq);
             assert_eq!(session.recall(&handle).await.unwrap()[0].event, *event);
@@ -208,7 +209,7 @@ async fn fails(what: &str, behaviour: Behaviour, timeouts: ServerTimeouts, error
 }
 
 fn count(tried: &Tried) -> usize {
-    summaries(&log(tried.session.store(), &tried.session)).len()
+    summaries(&log(&**tried.session.store(), &tried.session)).len()
 }
 
 /// The draft is let in, but none of these words is.
@@ -221,7 +222,7 @@ async fn is_let_in_without(what: &str, behaviour: Behaviour, words: &[&str]) {
     let adopted =
         happened.iter().any(|happened| matches!(happened, LifecycleEvent::Adopted { by, .. } if by == name));
     assert!(adopted, "{what}: {happened:#?}");
-    let log = log(tried.session.store(), &tried.session);
+    let log = log(&**tried.session.store(), &tried.session);
     let summary = summaries(&log)[0];
     assert!(summary.contains(CONSTRAINT) && summary.contains(PINNED), "{summary}");
     for word in words {
@@ -342,7 +343,7 @@ async fn no_request_waits_for_a_summariser_that_never_comes_back() {
     let jobs = session.jobs().await.unwrap();
     assert_eq!(jobs.len(), 1, "one is being made, and no second is begun: {jobs:#?}");
     assert!(
-        summaries(&log(session.store(), &session)).len() >= 3,
+        summaries(&log(&**session.store(), &session)).len() >= 3,
         "the built-in summariser makes room meanwhile"
     );
 }
@@ -384,7 +385,7 @@ async fn a_summariser_that_panics_has_failed_like_any_other() {
     let failed = || store.attempts(AttemptFilter::All, Some("breaks"), 100).unwrap();
     let mut turn = 0;
     // On a busy machine whoever summarises gets its turn late.
-    while turn < 14 || (turn < 80 && summaries(&log(&store, &session)).is_empty()) {
+    while turn < 14 || (turn < 80 && summaries(&log(&*store, &session)).is_empty()) {
         hands.set(turn);
         let text = if session.jobs().await.unwrap().is_empty() { output(turn) } else { "nothing".to_owned() };
         turn_of(&session, turn, &text).await;
@@ -394,24 +395,24 @@ async fn a_summariser_that_panics_has_failed_like_any_other() {
     let failed = failed();
     assert_eq!(failed.len(), 3, "{failed:#?}");
     assert!(failed.iter().all(|row| row.attempt.error.as_deref().unwrap_or_default().contains("panicked")));
-    assert_eq!(summaries(&log(&store, &session)).len(), 1, "the built-in summariser took over");
+    assert_eq!(summaries(&log(&*store, &session)).len(), 1, "the built-in summariser took over");
 }
 
 /// Plays a session on a store until the built-in summariser has taken over; gives how often the other one was asked.
-async fn asked_in_vain(store: &Arc<SqliteStore>, scope: SummariserScope) -> usize {
+async fn asked_in_vain(store: &Arc<dyn Store>, scope: SummariserScope) -> usize {
     let hands = Hands::default();
     let builder = builder(&hands).store(Arc::clone(store)).policy(&summaries_only());
     let session = builder.summariser(Breaks(scope)).begin().await.unwrap();
     session.user(TASK).await.unwrap();
     let mut turn = 0;
-    while turn < 80 && summaries(&log(store, &session)).is_empty() {
+    while turn < 80 && summaries(&log(&**store, &session)).is_empty() {
         hands.set(turn);
         let text = if session.jobs().await.unwrap().is_empty() { output(turn) } else { "nothing".to_owned() };
         turn_of(&session, turn, &text).await;
         tokio::time::sleep(Duration::from_millis(30)).await;
         turn += 1;
     }
-    assert_eq!(summaries(&log(store, &session)).len(), 1);
+    assert_eq!(summaries(&log(&**store, &session)).len(), 1);
     store.attempts(AttemptFilter::Thread(session.thread()), Some("breaks"), 100).unwrap().len()
 }
 
@@ -419,7 +420,7 @@ async fn asked_in_vain(store: &Arc<SqliteStore>, scope: SummariserScope) -> usiz
 async fn who_fails_with_one_sessions_key_is_asked_with_anothers() {
     // The second session's clock stands where the first one's began: whoever rests everywhere is asked once at most.
     for (scope, expect) in [(SummariserScope::Everywhere, [3, 1]), (SummariserScope::Session, [3, 3])] {
-        let store = Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap());
+        let store = temporary_store(StoreOptions::default()).unwrap();
         let asked = [asked_in_vain(&store, scope).await, asked_in_vain(&store, scope).await];
         assert_eq!(asked, expect, "{scope:?}");
     }
@@ -453,12 +454,12 @@ async fn a_summariser_that_recovers_is_asked_again_after_the_breaker_has_closed(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_fails_appends_nothing() {
     let tried = Tried::on(&status(500, "oh no"), PATIENT).await;
-    let before = log(tried.session.store(), &tried.session);
+    let before = log(&**tried.session.store(), &tried.session);
     assert_eq!(tried.attempts().len(), 1);
     tried.hands.forward(10_000);
     tried.session.next_request().await.unwrap();
     tried.settle().await;
     assert_eq!(tried.attempts().len(), 2);
-    assert_eq!(log(tried.session.store(), &tried.session), before);
+    assert_eq!(log(&**tried.session.store(), &tried.session), before);
     assert_eq!(before.last().map(|last| last.id.seq), Some(Seq(before.len() as u64)));
 }

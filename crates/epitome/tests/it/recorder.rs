@@ -11,7 +11,7 @@ use epitome::{
         EndedExchange, ExchangeOutcome, PendingRecord, PlacementKind, RequestArrival, TrafficRecorder,
     },
     session::call_replay,
-    store::{EventLog, SqliteOptions, SqliteStore, ThreadStart, records::SessionRow},
+    store::{StoreLocation, StoreOptions, ThreadStart, open_store, records::SessionRow, temporary_store},
     wire::Format,
 };
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ struct Gateway {
 
 impl Gateway {
     fn new() -> Self {
-        let store = Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap());
+        let store = temporary_store(StoreOptions::default()).unwrap();
         Self { recorder: TrafficRecorder::new(store), clock: 1_000 }
     }
 
@@ -64,7 +64,7 @@ impl Gateway {
     fn written_again(&self, thread: ThreadId) -> Vec<String> {
         let store = self.recorder.store();
         let calls = store.calls(thread, 0, 100).unwrap();
-        let again = |number: u64| call_replay::verify_call(store, thread, number).unwrap().rendered.body;
+        let again = |number: u64| call_replay::verify_call(&**store, thread, number).unwrap().rendered.body;
         calls.iter().map(|row| again(row.number)).collect()
     }
 
@@ -408,7 +408,7 @@ fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
     let file = folder.path().join("log.db");
     let start = Barrier::new(2);
     let run = |clock: i64| {
-        let store = Arc::new(SqliteStore::open(&file, SqliteOptions::default()).unwrap());
+        let store = open_store(&StoreLocation::named(&file).unwrap(), StoreOptions::default()).unwrap();
         let mut gateway = Gateway { recorder: TrafficRecorder::new(store), clock };
         let mut sessions = Vec::new();
         for number in 0..40 {
@@ -444,7 +444,7 @@ fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
         (one.join().unwrap(), other.join().unwrap())
     });
     assert_eq!(ones, others);
-    let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
+    let store = open_store(&StoreLocation::named(&file).unwrap(), StoreOptions::default()).unwrap();
     assert_eq!(store.sessions().unwrap().len(), 40);
     for session in ones {
         assert_eq!(store.exchanges(session, 0, 10).unwrap().len(), 2);

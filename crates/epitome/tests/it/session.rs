@@ -11,7 +11,10 @@ use std::{
 use epitome::{
     core::{Tokens, draft_gate::DraftFinish, event::Timestamp, policy::Policy, profile::Profiles},
     session::{LifecycleEvent, Session, SessionBuilder, ToolOutput, WarmRequestMode},
-    store::records::{AttemptFilter, JobState},
+    store::{
+        StoreLocation,
+        records::{AttemptFilter, JobState},
+    },
     summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };
@@ -114,7 +117,7 @@ async fn a_session_that_is_reopened_before_every_call_sends_the_same() {
     first.user("Count the files.").await.unwrap();
     let id = first.id();
     // The same session twice: its digits stand in handles, and are counted.
-    first.store().backup(&copy, &mut |_| {}).unwrap();
+    first.store().backup(&StoreLocation::named(&copy).unwrap(), &mut |_| {}).unwrap();
     drop(first);
     let whole = builder().file(&copy).resume(id).await.unwrap();
     let expected = play(&whole, 0..30).await;

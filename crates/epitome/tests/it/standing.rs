@@ -7,7 +7,7 @@ use epitome::{
     compact_request,
     core::{Tokens, policy::Policy},
     session::verify_call,
-    store::{SqliteOptions, SqliteStore},
+    store::{StoreOptions, temporary_store},
     summarise::{Summarize, SummaryFuture, SummaryRequest},
     wire::{
         Format,
@@ -107,7 +107,7 @@ impl Task {
         self.epochs = outgoing.done.epoch;
         let (thread, call) = outgoing.done.call.unwrap();
         self.gateway.answer(ticket, format, &self.agent.answer());
-        let again = verify_call(self.gateway.recorder.store(), thread, call).unwrap();
+        let again = verify_call(&**self.gateway.recorder.store(), thread, call).unwrap();
         assert_eq!(again.rendered.body, woven, "call {call}");
         let turn = self.agent.turns;
         self.agent.goes_on(&format!("{}\n{}", result(turn), result(turn + 100)));
@@ -259,7 +259,7 @@ async fn a_session_of_the_library_keeps_it_whoever_summarises_and_when_it_is_reo
     let said = format!("{project}\n{SURROUNDINGS}\n{}", agent::TASK);
     for by_model in [false, true] {
         let hands = Hands::default();
-        let store = Arc::new(SqliteStore::temporary(SqliteOptions::default()).unwrap());
+        let store = temporary_store(StoreOptions::default()).unwrap();
         let builder = || {
             let builder = agent::builder(&hands).policy(&agent::summaries_only()).store(Arc::clone(&store));
             if by_model { builder.summariser(Faithful) } else { builder }
@@ -278,10 +278,10 @@ async fn a_session_of_the_library_keeps_it_whoever_summarises_and_when_it_is_reo
             holds(&sent, &[&project, SURROUNDINGS], &format!("by a model: {by_model}, turn {turn}"));
             assert_eq!(sent.matches(&project).count(), 1, "turn {turn}");
         }
-        let log = agent::log(&store, &session);
+        let log = agent::log(&*store, &session);
         assert!(agent::count(&log, "compacted") >= 3, "{}", agent::count(&log, "compacted"));
         for row in store.calls(session.thread(), 0, 1_000).unwrap() {
-            assert!(verify_call(&store, session.thread(), row.number).unwrap().is_same());
+            assert!(verify_call(&*store, session.thread(), row.number).unwrap().is_same());
         }
     }
 }

@@ -15,7 +15,7 @@ use epitome::{
     core::{ContentPart, Event, Fact, Seq, Tokens, event::Timestamp, policy::Policy},
     session::{LifecycleEvent, RefusalKind, Session, SessionError, SummaryWorkers},
     store::{
-        EventLog, SqliteOptions, SqliteStore,
+        StoreLocation, StoreOptions, open_store,
         records::{CommitRecord, JobRow, JobState, ThreadCommit},
     },
     summarise::{Summarize, SummaryFuture, SummaryRequest},
@@ -91,7 +91,7 @@ async fn two_who_append_and_ask_at_once_lose_nothing_and_adopt_nothing_twice() {
     let (ones, others) =
         tokio::join!(tokio::spawn(play(first.clone(), 0)), tokio::spawn(play(second.clone(), 1)),);
     let asked: Vec<(u64, _)> = ones.unwrap().into_iter().chain(others.unwrap()).collect();
-    let log = log(first.store(), &first);
+    let log = log(&**first.store(), &first);
     for turn in 0..80 {
         let said = format!("said by {} in turn {turn}", turn % 2);
         let times = log.iter().filter(|logged| {
@@ -169,7 +169,7 @@ async fn of_many_workers_one_writes_the_summary() {
     }
     assert_eq!(summariser.0.load(Ordering::SeqCst), 1);
     assert_eq!(first.store().summaries(first.thread()).unwrap().len(), 1);
-    assert_eq!(count(&log(first.store(), &first), "compacted"), 1);
+    assert_eq!(count(&log(&**first.store(), &first), "compacted"), 1);
     assert_eq!(adopted(&first.jobs().await.unwrap()).len(), 1);
     for call in first.calls().await.unwrap() {
         first.replay(call.number).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_session_that_is_reopened_at_every_step_sends_what_one_that_is_not_sen
                 let returned = epitome::session::ToolOutput::of(&answered.calls[0], output(turn));
                 session.tool_results(&[returned]).await.unwrap();
             }
-            let compactions = count(&log(session.store(), &session), "compacted");
+            let compactions = count(&log(&**session.store(), &session), "compacted");
             assert!(compactions >= 3, "{compactions}");
             runs.push(requests);
         }
@@ -337,7 +337,7 @@ async fn what_others_append_is_in_the_next_request() {
     let hands = Hands::default();
     let session = builder(&hands).file(&file).begin().await.unwrap();
     session.user(TASK).await.unwrap();
-    let other = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
+    let other = open_store(&StoreLocation::named(&file).unwrap(), StoreOptions::default()).unwrap();
     let head = other.head(session.thread()).unwrap().seq;
     let parts = vec![ContentPart::text("And count the empty ones too.")];
     let said = Event::from_fact(Fact::UserSaid { parts }, Some(Timestamp(1)));

@@ -22,7 +22,6 @@ use epitome::{
         AutoContinue, CompactTool, LifecycleEvent, RefusalKind, Session, SessionBuilder, SessionError,
         SessionRequest, ToolOutput,
     },
-    store::EventLog as _,
     summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };

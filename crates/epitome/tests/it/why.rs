@@ -10,7 +10,7 @@ use epitome::{
     import::import_bytes,
     lineage::ForkMode,
     session::{Session, SessionBuilder, ToolOutput},
-    store::{SqliteOptions, SqliteStore},
+    store::{StoreLocation, StoreOptions, open_store},
     summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     text_fate::{MatchKind, TextFate, TextFateBasis, TextPresence, why},
     wire::{Format, transcripts::TranscriptLimits},
@@ -86,7 +86,7 @@ async fn play(session: &Session, turns: std::ops::Range<usize>, lines: usize) {
 }
 
 fn ask(session: &Session, text: &str) -> TextFate {
-    why(session.store(), session.thread(), text).unwrap()
+    why(&**session.store(), session.thread(), text).unwrap()
 }
 
 /// The answer, with the thread's name replaced by one that is always the same.
@@ -334,17 +334,19 @@ async fn a_pin_and_what_came_after_the_last_call_are_told_too() {
 #[test]
 fn a_session_without_recorded_calls_is_answered_from_its_log() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&folder.path().join("log.db"), SqliteOptions::default()).unwrap();
+    let store =
+        open_store(&StoreLocation::named(folder.path().join("log.db")).unwrap(), StoreOptions::default())
+            .unwrap();
     let log = r#"{"type":"user","uuid":"1","parentUuid":null,"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","content":"The bucket is called zanzibar."}}
 {"type":"assistant","uuid":"2","parentUuid":"1","sessionId":"s","timestamp":"2026-01-01T00:00:01Z","message":{"id":"m1","role":"assistant","model":"claude","content":[{"type":"text","text":"Noted."}],"stop_reason":"end_turn","usage":{"input_tokens":5,"output_tokens":1}}}
 {"type":"system","subtype":"compact_boundary","uuid":"3","parentUuid":null,"logicalParentUuid":"2","sessionId":"s","timestamp":"2026-01-01T00:00:02Z","content":"Conversation compacted","compactMetadata":{"trigger":"auto","preTokens":100}}
 {"type":"user","uuid":"4","parentUuid":"3","sessionId":"s","timestamp":"2026-01-01T00:00:03Z","isCompactSummary":true,"message":{"role":"user","content":"A bucket was named."}}
 {"type":"user","uuid":"5","parentUuid":"4","sessionId":"s","timestamp":"2026-01-01T00:00:04Z","message":{"role":"user","content":"Go on."}}
 "#;
-    let imported = import_bytes(&store, "s.jsonl", log.as_bytes(), &TranscriptLimits::default()).unwrap();
+    let imported = import_bytes(&*store, "s.jsonl", log.as_bytes(), &TranscriptLimits::default()).unwrap();
     let thread = imported.sessions[0].row.head.unwrap();
     let answer =
-        |text: &str| why(&store, thread, text).unwrap().to_string().replace(&thread.short(), "thread");
+        |text: &str| why(&*store, thread, text).unwrap().to_string().replace(&thread.short(), "thread");
     insta::assert_snapshot!(answer("zanzibar"), @r"
     No calls are recorded for this session, so that nobody knows what its models were sent. By the log alone: it is summarised by compaction 5 (summary: the agent's own), which does not say it.
     Found in 1 event.

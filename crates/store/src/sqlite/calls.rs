@@ -2,7 +2,7 @@
 //! was forked from, then its own, numbered without a gap.
 
 use epitome_core::{
-    Digest, EventId, Seq, ThreadId, Tokens,
+    Digest, EventId, Seq, SessionId, ThreadId, Tokens,
     event::{Timestamp, Usage},
     profile::Money,
 };
@@ -12,27 +12,35 @@ use super::{
     SqliteStore,
     codec::{self, AsBlob, signed, unsigned},
     commit::{check_within, misplaced_record},
+    exchanges,
     sqlite_error::SqliteError,
     thread_view::{self, OwnedEventRange},
     writer::WriteTx,
 };
 use crate::{
     error::StoreError,
-    records::{CallRow, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
+    pending_commit::PendingCommit,
+    records::{
+        CallRow, ExchangeRow, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal, ThreadCommit,
+    },
+    traits::CallStore,
 };
 
-/// Calls of models, and the contents they were made with.
-impl SqliteStore {
-    /// The text with this hash, if it was ever stored.
-    pub fn content(&self, hash: Digest) -> Result<Option<String>, StoreError> {
+impl CallStore for SqliteStore {
+    fn submit(&self, commit: ThreadCommit) -> PendingCommit {
+        let (reporter, pending) = PendingCommit::new(self.location.clone());
+        self.hand_over(commit, reporter);
+        pending
+    }
+
+    fn content(&self, hash: Digest) -> Result<Option<String>, StoreError> {
         self.lend("reading a content", |connection| {
             let mut statement = connection.prepare_cached("SELECT text FROM contents WHERE hash = ?1")?;
             Ok(statement.query_row([hash.0], |row| row.get(0)).optional()?)
         })
     }
 
-    /// The calls of the thread's view from the number `from` on, oldest first, at most `limit`.
-    pub fn calls(&self, thread: ThreadId, from: u64, limit: usize) -> Result<Vec<CallRow>, StoreError> {
+    fn calls(&self, thread: ThreadId, from: u64, limit: usize) -> Result<Vec<CallRow>, StoreError> {
         self.lend("reading calls", |connection| {
             let view = CallView::of(connection, thread)?;
             let mut calls = Vec::new();
@@ -51,14 +59,7 @@ impl SqliteStore {
         })
     }
 
-    /// One call of the thread's view.
-    pub fn call(&self, thread: ThreadId, number: u64) -> Result<CallRow, StoreError> {
-        let call = self.calls(thread, number, 1)?.pop();
-        call.filter(|call| call.number == number).ok_or(StoreError::UnknownCall { thread, number })
-    }
-
-    /// The newest call of the thread's view.
-    pub fn last_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
+    fn last_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
         self.lend("reading calls", |connection| {
             let view = CallView::of(connection, thread)?;
             let mut calls = Vec::new();
@@ -73,8 +74,7 @@ impl SqliteStore {
         })
     }
 
-    /// The newest call of the thread's view that was not relayed as its client sent it.
-    pub fn last_composed_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
+    fn last_composed_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
         let number = self.lend("reading calls", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT number FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND sent <> ?4
@@ -91,9 +91,7 @@ impl SqliteStore {
         number.map(|number| self.call(thread, number)).transpose()
     }
 
-    /// Decisions for the calls of the thread's view, oldest first: the number and the head of every call that
-    /// has any, and the decisions.
-    pub fn edit_records(&self, thread: ThreadId) -> Result<Vec<(u64, Seq, String)>, StoreError> {
+    fn edit_records(&self, thread: ThreadId) -> Result<Vec<(u64, Seq, String)>, StoreError> {
         self.lend("reading calls", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT number, head, pass FROM model_calls
@@ -110,16 +108,7 @@ impl SqliteStore {
         })
     }
 
-    /// Records of rewriting the clients' requests, oldest first: the number of every call that has one, the
-    /// rendering it names and the record.
-    pub fn rewrite_records(&self, thread: ThreadId) -> Result<Vec<(u64, Digest, String)>, StoreError> {
-        let mut scripts = self.rewrite_records_before(thread, u64::MAX, usize::MAX >> 1)?;
-        scripts.reverse();
-        Ok(scripts)
-    }
-
-    /// The same, newest first, at most `limit` of those before the call `before`.
-    pub fn rewrite_records_before(
+    fn rewrite_records_before(
         &self,
         thread: ThreadId,
         before: u64,
@@ -144,6 +133,10 @@ impl SqliteStore {
             }
             Ok(scripts)
         })
+    }
+
+    fn exchanges(&self, session: SessionId, from: u64, limit: usize) -> Result<Vec<ExchangeRow>, StoreError> {
+        self.lend("reading exchanges", |connection| exchanges::rows(connection, session, from, limit))
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     error::StoreError,
+    pending_commit::CommitReporter,
     records::{
         CommitReceipt, CommitRecord, HeadPromotion, NewCall, NewExchange, NewSession, ThreadCommit,
         ThreadOpening,
@@ -20,33 +21,15 @@ use crate::{
 };
 
 impl SqliteStore {
-    /// Writes events and records together, and makes their thread and session if requested, if the thread
-    /// ends where the caller expects; otherwise [`StoreError::Conflict`], as for an append. A refused commit
-    /// writes nothing at all.
-    pub fn commit(&self, commit: ThreadCommit) -> Result<ThreadHead, StoreError> {
-        self.commit_numbered(commit).map(|committed| committed.head)
-    }
-
-    /// The same without waiting for it. `then` receives the outcome, at once or on the thread that writes,
-    /// and must not wait for the store itself. It is dropped without being called if that thread dies.
-    pub fn commit_then(
-        &self,
-        commit: ThreadCommit,
-        then: impl FnOnce(Result<ThreadHead, StoreError>) + Send + 'static,
-    ) {
+    /// Hands a commit to the thread that writes, which reports the outcome.
+    pub(super) fn hand_over(&self, commit: ThreadCommit, reporter: CommitReporter) {
         match PreparedCommit::new(commit, self.options.counter.as_deref()) {
             Ok(mut prepared) => {
                 let work = move |desk: &mut WriteTx<'_>| prepared.run(desk);
-                self.writer.write_then("committing", work, |done| then(done.map(|done| done.head)));
+                self.writer.write_then("committing", work, |done| reporter.report(done));
             }
-            Err(error) => then(Err(error)),
+            Err(error) => reporter.report(Err(error)),
         }
-    }
-
-    /// As [`commit`](Self::commit), and says which numbers its calls were given.
-    pub fn commit_numbered(&self, commit: ThreadCommit) -> Result<CommitReceipt, StoreError> {
-        let mut prepared = PreparedCommit::new(commit, self.options.counter.as_deref())?;
-        self.writer.write("committing", move |desk| prepared.run(desk))
     }
 }
 

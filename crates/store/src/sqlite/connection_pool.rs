@@ -8,22 +8,22 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    SqliteOptions,
     schema::{self, StoreAccess},
     sqlite_error::SqliteError,
 };
+use crate::options::StoreOptions;
 
 /// Idle connections.
 pub(super) struct ConnectionPool {
     path: PathBuf,
-    options: SqliteOptions,
+    options: StoreOptions,
     access: StoreAccess,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl ConnectionPool {
     /// An empty pool.
-    pub(super) fn new(path: PathBuf, options: SqliteOptions, access: StoreAccess) -> Self {
+    pub(super) fn new(path: PathBuf, options: StoreOptions, access: StoreAccess) -> Self {
         Self { path, options, access, idle: Mutex::new(Vec::new()) }
     }
 

@@ -9,7 +9,6 @@ use epitome_core::{ChainLink, Digest, EventId, LoggedEvent, ThreadId, TokenCount
 use rusqlite::{Connection, Statement};
 
 use super::{
-    SqliteOptions,
     codec::{self, EVENT_COLUMNS, EventRow},
     deferred_derivation, derivation, record_checks,
     schema::{self, SchemaDifference, StoreAccess},
@@ -19,6 +18,7 @@ use super::{
 use crate::{
     error::CHECKING_ACTION,
     log::ThreadStart,
+    options::StoreOptions,
     records::{DoctorCheck, DoctorReport},
     thread_head::ThreadHead,
 };
@@ -32,7 +32,7 @@ pub(super) type CheckFinding = (String, Vec<String>);
 /// Runs every check. One that cannot be finished reports why.
 pub(super) fn examine(
     path: &Path,
-    options: &SqliteOptions,
+    options: &StoreOptions,
     access: StoreAccess,
 ) -> Result<DoctorReport, SqliteError> {
     let connection = schema::open_reader(path, options, access)?;
@@ -72,7 +72,7 @@ pub(super) fn examine(
 struct DoctorRun<'e> {
     connection: &'e Connection,
     path: &'e Path,
-    options: &'e SqliteOptions,
+    options: &'e StoreOptions,
 }
 
 impl DoctorRun<'_> {

@@ -4,44 +4,36 @@
 use std::time::Duration;
 
 use epitome_core::{Seq, SessionId, ThreadId, event::Timestamp};
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::{
-    SqliteStore,
     codec::{self, AsBlob, signed, unsigned},
     commit::check_within,
     sessions,
     sqlite_error::SqliteError,
     writer::WriteTx,
 };
-use crate::{
-    error::StoreError,
-    records::{ExchangeRow, NewExchange},
-};
+use crate::records::{ExchangeRow, NewExchange};
 
-impl SqliteStore {
-    /// The exchanges of all threads of a session from the number `from` on, oldest first, at most `limit`.
-    pub fn exchanges(
-        &self,
-        session: SessionId,
-        from: u64,
-        limit: usize,
-    ) -> Result<Vec<ExchangeRow>, StoreError> {
-        self.lend("reading exchanges", |connection| {
-            sessions::expect_session(connection, session)?;
-            let mut statement = connection.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM exchanges
-                 WHERE thread IN (SELECT id FROM threads WHERE session = ?1) AND number >= ?2
-                 ORDER BY number LIMIT ?3"
-            ))?;
-            let mut rows = statement.query(params![session.blob(), signed(from), signed(limit as u64)])?;
-            let mut exchanges = Vec::new();
-            while let Some(row) = rows.next()? {
-                exchanges.push(exchange_row(row)?);
-            }
-            Ok(exchanges)
-        })
+/// The exchanges of all threads of a session from the number `from` on, oldest first, at most `limit`.
+pub(super) fn rows(
+    connection: &Connection,
+    session: SessionId,
+    from: u64,
+    limit: usize,
+) -> Result<Vec<ExchangeRow>, SqliteError> {
+    sessions::expect_session(connection, session)?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM exchanges
+         WHERE thread IN (SELECT id FROM threads WHERE session = ?1) AND number >= ?2
+         ORDER BY number LIMIT ?3"
+    ))?;
+    let mut rows = statement.query(params![session.blob(), signed(from), signed(limit as u64)])?;
+    let mut exchanges = Vec::new();
+    while let Some(row) = rows.next()? {
+        exchanges.push(exchange_row(row)?);
     }
+    Ok(exchanges)
 }
 
 const COLUMNS: &str = "number, thread, head, time, status, bytes_in, bytes_out, first_byte_ms, took_ms, client, \

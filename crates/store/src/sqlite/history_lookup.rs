@@ -5,7 +5,7 @@
 //! principal is seen. Each is an index away and bounded, the newest first.
 
 use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::AnswerId};
-use rusqlite::{Connection, ToSql, params, types::ValueRef};
+use rusqlite::{Connection, ToSql, params};
 
 use super::{
     SqliteStore,
@@ -14,19 +14,13 @@ use super::{
     sqlite_error::SqliteError,
     thread_view,
 };
-use crate::{
-    error::StoreError,
-    log::ThreadStart,
-    records::{SessionName, ThreadRow},
-};
+use crate::{error::StoreError, log::ThreadStart, records::ThreadRow, traits::HistoryLookup};
 
 /// Most results of a lookup. A batch of equal first prompts leaves thousands; callers need the newest few.
 const MAX_LOOKUP_RESULTS: i64 = 16;
 
-/// Lookups by which a request's history is recognised.
-impl SqliteStore {
-    /// The events at which a history with this normalised link ends: the same history in any thread of any principal.
-    pub fn histories_ending_with(&self, normal: Digest) -> Result<Vec<EventId>, StoreError> {
+impl HistoryLookup for SqliteStore {
+    fn histories_ending_with(&self, normal: Digest) -> Result<Vec<EventId>, StoreError> {
         self.lend("recognising a history", |connection| {
             let sql = "SELECT thread, seq FROM events
                  WHERE normal_link = ?1 AND normal_digest IS NOT NULL ORDER BY id";
@@ -34,12 +28,7 @@ impl SqliteStore {
         })
     }
 
-    /// The same in the sessions of one principal, newest first, a few at most.
-    pub fn histories_of_principal(
-        &self,
-        principal: &str,
-        normal: Digest,
-    ) -> Result<Vec<EventId>, StoreError> {
+    fn histories_of_principal(&self, principal: &str, normal: Digest) -> Result<Vec<EventId>, StoreError> {
         self.lend("recognising a history", |connection| {
             let sql = "SELECT events.thread, events.seq FROM events
                  CROSS JOIN threads ON threads.id = events.thread
@@ -50,8 +39,7 @@ impl SqliteStore {
         })
     }
 
-    /// The threads that a client of this principal calls `key`, newest first, a few at most.
-    pub fn threads_by_key(&self, principal: &str, key: &str) -> Result<Vec<ThreadRow>, StoreError> {
+    fn threads_by_key(&self, principal: &str, key: &str) -> Result<Vec<ThreadRow>, StoreError> {
         self.lend("finding a thread", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT threads.id FROM threads
@@ -69,8 +57,7 @@ impl SqliteStore {
         })
     }
 
-    /// The newest session that a client of this principal calls `key`.
-    pub fn session_by_key(&self, principal: &str, key: &str) -> Result<Option<SessionId>, StoreError> {
+    fn session_by_key(&self, principal: &str, key: &str) -> Result<Option<SessionId>, StoreError> {
         self.lend("finding a session", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT id FROM sessions WHERE key = ?2 AND principal = ?1 ORDER BY created DESC LIMIT 1",
@@ -80,9 +67,7 @@ impl SqliteStore {
         })
     }
 
-    /// The session that a client of this principal calls `key` and that has the [name](SessionId::name) of `id`, wherever it
-    /// is placed.
-    pub fn session_named(
+    fn session_named(
         &self,
         principal: &str,
         key: &str,
@@ -91,24 +76,7 @@ impl SqliteStore {
         self.lend("finding a session", |connection| sessions::session_named(connection, principal, key, id))
     }
 
-    /// Names of a session and the thread it goes on with, without counting anything.
-    pub fn session_name(&self, session: SessionId) -> Result<SessionName, StoreError> {
-        self.lend("reading a session", |connection| {
-            let mut statement =
-                connection.prepare_cached("SELECT key, title, head_thread FROM sessions WHERE id = ?1")?;
-            let mut rows = statement.query([session.blob()])?;
-            let Some(row) = rows.next()? else {
-                let asked = session.to_string();
-                return Err(StoreError::UnknownSession { asked, nearest: Vec::new() }.into());
-            };
-            let has_head = row.get_ref(2)? != ValueRef::Null;
-            let head = has_head.then(|| codec::thread(row, 2)).transpose()?;
-            Ok(SessionName { key: row.get(0)?, title: row.get(1)?, head })
-        })
-    }
-
-    /// Returns true if a provider's answer was recorded in the thread's view before the event at `before`.
-    pub fn has_answer_before(&self, thread: ThreadId, before: Seq) -> Result<bool, StoreError> {
+    fn has_answer_before(&self, thread: ThreadId, before: Seq) -> Result<bool, StoreError> {
         self.lend("finding an answer", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM exchanges
@@ -127,8 +95,7 @@ impl SqliteStore {
         })
     }
 
-    /// The last event of an answer that a provider gave to this principal, in the newest thread that owns it.
-    pub fn answer_of(&self, principal: &str, answer: &AnswerId) -> Result<Option<EventId>, StoreError> {
+    fn answer_of(&self, principal: &str, answer: &AnswerId) -> Result<Option<EventId>, StoreError> {
         self.lend_derived("finding an answer", |connection| {
             let sql = "SELECT turn_rows.thread, (SELECT max(seq) FROM events
                     WHERE events.thread = turn_rows.thread AND events.kind = 'assistant_said'
@@ -142,8 +109,7 @@ impl SqliteStore {
         })
     }
 
-    /// The newest event that is the item with this id of the Responses format, for this principal.
-    pub fn item_of(&self, principal: &str, id: &str) -> Result<Option<EventId>, StoreError> {
+    fn item_of(&self, principal: &str, id: &str) -> Result<Option<EventId>, StoreError> {
         self.lend("finding an item", |connection| {
             let sql = "SELECT events.thread, events.seq FROM events
                  CROSS JOIN threads ON threads.id = events.thread
@@ -154,9 +120,7 @@ impl SqliteStore {
         })
     }
 
-    /// The last event of the thread's view, through `through`, at which the client's history begins anew: a compaction of its
-    /// own.
-    pub fn last_client_compaction(&self, thread: ThreadId, through: Seq) -> Result<Option<Seq>, StoreError> {
+    fn last_client_compaction(&self, thread: ThreadId, through: Seq) -> Result<Option<Seq>, StoreError> {
         self.lend("reading the log", |connection| {
             let mut statement = connection.prepare_cached(&format!(
                 "SELECT max(seq) FROM events WHERE thread = ?1 AND kind = 'compacted' AND seq BETWEEN ?2 AND ?3
@@ -175,9 +139,7 @@ impl SqliteStore {
         })
     }
 
-    /// Digests by which the events of the thread's view are recognised, from `from` on, at most `limit`: the
-    /// place of each, its normalised digest, and the normalised link after it. Their content is not read.
-    pub fn digests(
+    fn digests(
         &self,
         thread: ThreadId,
         from: Seq,

@@ -27,13 +27,11 @@ use crate::{
         AttemptFilter, AttemptRow, JobAttempt, JobId, JobRow, JobState, NewJob, NewSummary, RetryDecision,
         SummaryRow,
     },
+    traits::JobStore,
 };
 
-/// Work on jobs. A worker's name must be its own: two that share one cannot tell their jobs apart.
-impl SqliteStore {
-    /// Takes the oldest job, of `thread` or of all, that waits and may be begun at `now`, or that a worker has had for
-    /// longer than it said it would. It is this worker's until `until`.
-    pub fn claim_job(
+impl JobStore for SqliteStore {
+    fn claim_job(
         &self,
         worker: &str,
         now: Timestamp,
@@ -61,9 +59,7 @@ impl SqliteStore {
         })
     }
 
-    /// Says at `now` that the worker is alive and keeps its job until `until`. `false`: the job is no longer its own,
-    /// because another took it, its time ran out, or it was cancelled.
-    pub fn heartbeat(
+    fn heartbeat(
         &self,
         job: JobId,
         worker: &str,
@@ -82,10 +78,7 @@ impl SqliteStore {
         })
     }
 
-    /// Ends a job with its summary, which is ready to be adopted then. `false`: another took it or it was
-    /// cancelled, and nothing was written. A worker whose time ran out may still end a job that no other has
-    /// taken.
-    pub fn finish_job(
+    fn finish_job(
         &self,
         job: JobId,
         worker: &str,
@@ -108,9 +101,7 @@ impl SqliteStore {
         })
     }
 
-    /// Ends an attempt that failed. `false`: another took the job or it was cancelled, and nothing was
-    /// written.
-    pub fn fail_job(
+    fn fail_job(
         &self,
         job: JobId,
         worker: &str,
@@ -134,25 +125,19 @@ impl SqliteStore {
             Ok(true)
         })
     }
-}
 
-/// Looking at jobs.
-impl SqliteStore {
-    /// All jobs, or those of one thread, oldest first.
-    pub fn jobs(&self, of: Option<ThreadId>) -> Result<Vec<JobRow>, StoreError> {
+    fn jobs(&self, of: Option<ThreadId>) -> Result<Vec<JobRow>, StoreError> {
         self.lend("reading jobs", |connection| match of {
             Some(thread) => select(connection, "WHERE thread = ?1 ORDER BY number", &[&thread.blob()]),
             None => select(connection, "ORDER BY number", &[]),
         })
     }
 
-    /// One job.
-    pub fn job(&self, id: JobId) -> Result<JobRow, StoreError> {
+    fn job(&self, id: JobId) -> Result<JobRow, StoreError> {
         self.lend("reading a job", |connection| job(connection, id))
     }
 
-    /// The job of this very thread whose summary waits to be adopted; of several, the last one requested.
-    pub fn ready_job(&self, thread: ThreadId) -> Result<Option<(JobRow, SummaryRow)>, StoreError> {
+    fn ready_job(&self, thread: ThreadId) -> Result<Option<(JobRow, SummaryRow)>, StoreError> {
         self.lend("reading jobs", |connection| {
             let ready = newest(connection, thread, "state = 'ready'")?;
             ready
@@ -161,13 +146,11 @@ impl SqliteStore {
         })
     }
 
-    /// The job of this very thread that waits for a worker or has one; of several the one asked for last.
-    pub fn running_job(&self, thread: ThreadId) -> Result<Option<JobRow>, StoreError> {
+    fn running_job(&self, thread: ThreadId) -> Result<Option<JobRow>, StoreError> {
         self.lend("reading jobs", |connection| newest(connection, thread, "state IN ('queued', 'running')"))
     }
 
-    /// Attempts, the newest first, at most `newest`, by all summarisers or one.
-    pub fn attempts(
+    fn attempts(
         &self,
         of: AttemptFilter,
         summariser: Option<&str>,
@@ -204,6 +187,10 @@ impl SqliteStore {
             }
             Ok(attempts)
         })
+    }
+
+    fn summaries(&self, thread: ThreadId) -> Result<Vec<SummaryRow>, StoreError> {
+        self.lend("reading summaries", |connection| summaries::rows(connection, thread))
     }
 }
 

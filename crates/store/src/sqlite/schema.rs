@@ -13,8 +13,12 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig, functions::FunctionFlags,
 };
 
-use super::{Durability, SqliteOptions, codec::signed, sqlite_error::SqliteError};
-use crate::error::{OPENING_ACTION, StoreError};
+use super::{codec::signed, sqlite_error::SqliteError};
+use crate::{
+    error::{OPENING_ACTION, StoreError},
+    location::StoreLocation,
+    options::{Durability, StoreOptions},
+};
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
 const MIGRATIONS: &[&str] = &[
@@ -31,14 +35,17 @@ const MIGRATIONS: &[&str] = &[
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.
 const APPLICATION_ID: i32 = 0x4550_4954;
 
+/// Size of a page, which SQLite chooses for a new file.
+const PAGE_BYTES: u64 = 4096;
+
 /// The newest schema version this build knows.
 pub(super) fn newest_version() -> i64 {
     signed(MIGRATIONS.len() as u64)
 }
 
 /// Opens the one connection that writes, making and migrating the file as needed.
-pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
-    let read_only = || StoreError::ReadOnly { doing: OPENING_ACTION, path: path.to_owned() };
+pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
+    let read_only = || StoreError::ReadOnly { doing: OPENING_ACTION, location: StoreLocation::file(path) };
     let explained = |fault: SqliteError| match fault {
         // The file itself is there: the files that cannot be opened are those SQLite makes beside it.
         SqliteError::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => read_only(),
@@ -71,7 +78,7 @@ pub(super) enum StoreAccess {
 /// Opens a connection that can only read.
 pub(super) fn open_reader(
     path: &Path,
-    options: &SqliteOptions,
+    options: &StoreOptions,
     access: StoreAccess,
 ) -> Result<Connection, SqliteError> {
     let connection =
@@ -94,7 +101,7 @@ pub(super) fn open_reader(
 }
 
 /// Looks whether a store that cannot be written can at least be read as it is.
-pub(super) fn open_read_only(path: &Path, options: &SqliteOptions) -> Result<Connection, SqliteError> {
+pub(super) fn open_read_only(path: &Path, options: &StoreOptions) -> Result<Connection, SqliteError> {
     let connection = open_reader(path, options, StoreAccess::ReadOnly)?;
     recognise(&connection, path)?;
     let doing = match version(&connection)? {
@@ -102,7 +109,7 @@ pub(super) fn open_read_only(path: &Path, options: &SqliteOptions) -> Result<Con
         0 => OPENING_ACTION,
         _ => "bringing the store up to date",
     };
-    Err(StoreError::ReadOnly { doing, path: path.to_owned() }.into())
+    Err(StoreError::ReadOnly { doing, location: StoreLocation::file(path) }.into())
 }
 
 fn log_is_empty(path: &Path) -> bool {
@@ -196,9 +203,9 @@ fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
     let failed = |doing: &'static str| {
         move |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly { doing, path: path.to_owned() }
+                StoreError::ReadOnly { doing, location: StoreLocation::file(path) }
             }
-            io::ErrorKind::StorageFull => StoreError::DiskFull { doing, path: path.to_owned() },
+            io::ErrorKind::StorageFull => StoreError::DiskFull { doing, location: StoreLocation::file(path) },
             _ => StoreError::Io { doing, path: path.to_owned(), source },
         }
     };
@@ -213,7 +220,10 @@ fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
     let mut start = Vec::new();
     let mut file = File::open(path).map_err(failed(OPENING_ACTION))?;
     file.by_ref().take(100).read_to_end(&mut start).map_err(failed("reading"))?;
-    let not = |detail: &str| StoreError::NotADatabase { path: path.to_owned(), detail: detail.to_owned() };
+    let not = |detail: &str| StoreError::NotADatabase {
+        location: StoreLocation::file(path),
+        detail: detail.to_owned(),
+    };
     match start.len() {
         0 => Ok(FileState::New),
         _ if !start.starts_with(b"SQLite format 3\0") => Err(not("its header is not that of SQLite")),
@@ -231,15 +241,20 @@ fn recognise(connection: &Connection, path: &Path) -> Result<(), SqliteError> {
     let found = version(&moment)?;
     moment.finish()?;
     if application != APPLICATION_ID && (application, found, tables) != (0, 0, 0) {
-        return Err(StoreError::ForeignDatabase { path: path.to_owned() }.into());
+        return Err(StoreError::ForeignDatabase { location: StoreLocation::file(path) }.into());
     }
     if found > newest_version() {
-        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: newest_version() }.into());
+        return Err(StoreError::NewerSchema {
+            location: StoreLocation::file(path),
+            found,
+            known: newest_version(),
+        }
+        .into());
     }
     Ok(())
 }
 
-fn connect(path: &Path, flags: OpenFlags, options: &SqliteOptions) -> Result<Connection, SqliteError> {
+fn connect(path: &Path, flags: OpenFlags, options: &StoreOptions) -> Result<Connection, SqliteError> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(128);
@@ -265,7 +280,7 @@ fn register(connection: &Connection) -> Result<(), SqliteError> {
 }
 
 /// Sets up the writing connection: every commit is on the disk when it returns, and freed bytes are zeroed.
-fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), SqliteError> {
+fn set_up(connection: &Connection, options: &StoreOptions) -> Result<(), SqliteError> {
     let mode: String =
         patiently(options, || Ok(connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?))?;
     if !mode.eq_ignore_ascii_case("wal") {
@@ -281,7 +296,8 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), Sqlite
     // not pay: after most commits SQLite looks through all that it keeps for pages behind the end of the file.
     connection.execute_batch("PRAGMA cache_size = -8192; PRAGMA wal_autocheckpoint = 4000;")?;
     set_temp_storage(connection, TempStorage::InMemory)?;
-    if let Some(pages) = options.page_limit {
+    if let Some(bytes) = options.size_limit {
+        let pages = bytes / PAGE_BYTES;
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
     }
     Ok(())
@@ -307,7 +323,7 @@ pub(super) fn set_temp_storage(connection: &Connection, undo: TempStorage) -> Re
 
 /// SQLite does not wait when two processes change the journal mode of a new file at once; so this does.
 fn patiently<T>(
-    options: &SqliteOptions,
+    options: &StoreOptions,
     attempt: impl Fn() -> Result<T, SqliteError>,
 ) -> Result<T, SqliteError> {
     let step = std::time::Duration::from_millis(10);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use epitome_core::{SessionId, ThreadId, Tokens, event::Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
 use super::{
     append,
@@ -16,9 +16,23 @@ use super::{
 use crate::{
     error::{SessionCandidate, StoreError},
     log::{NewThread, ThreadStart},
-    records::{CreateOutcome, NewFork, NewSession, SessionRow, ThreadRow},
+    records::{CreateOutcome, NewFork, NewSession, SessionName, SessionRow, ThreadRow},
     thread_head::ThreadHead,
 };
+
+/// Names of a session and the thread it goes on with.
+pub(super) fn name(connection: &Connection, session: SessionId) -> Result<SessionName, SqliteError> {
+    let mut statement =
+        connection.prepare_cached("SELECT key, title, head_thread FROM sessions WHERE id = ?1")?;
+    let mut rows = statement.query([session.blob()])?;
+    let Some(row) = rows.next()? else {
+        let asked = session.to_string();
+        return Err(StoreError::UnknownSession { asked, nearest: Vec::new() }.into());
+    };
+    let has_head = row.get_ref(2)? != ValueRef::Null;
+    let head = has_head.then(|| codec::thread(row, 2)).transpose()?;
+    Ok(SessionName { key: row.get(0)?, title: row.get(1)?, head })
+}
 
 /// Makes a session; empty fields of an existing one are filled in.
 pub(super) fn create(desk: &WriteTx<'_>, session: &NewSession) -> Result<CreateOutcome, SqliteError> {

@@ -6,7 +6,7 @@ use std::{path::Path, time::Duration};
 use epitome_core::EventId;
 use rusqlite::ErrorCode;
 
-use crate::error::StoreError;
+use crate::{error::StoreError, location::StoreLocation};
 
 /// An error before the failed action is added to it.
 #[derive(Debug)]
@@ -27,26 +27,27 @@ impl SqliteError {
 
     /// Converts to words, for the database at `path` and a wait for its lock of at most `patience`.
     pub(super) fn into_store_error(self, doing: &'static str, path: &Path, patience: Duration) -> StoreError {
-        let path = path.to_owned();
+        let location = StoreLocation::file(path);
         match self {
             Self::Store(error) => error,
-            Self::Damaged(detail) => StoreError::Corrupt { doing, path, detail },
+            Self::Damaged(detail) => StoreError::Corrupt { doing, location, detail },
             Self::Sql(source) => match source.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                    StoreError::Locked { doing, path, waited: patience }
+                    StoreError::Locked { doing, location, waited: patience }
                 }
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                    StoreError::ReadOnly { doing, path }
+                    StoreError::ReadOnly { doing, location }
                 }
-                Some(ErrorCode::DiskFull) => StoreError::DiskFull { doing, path },
+                Some(ErrorCode::DiskFull) => StoreError::DiskFull { doing, location },
                 Some(ErrorCode::DatabaseCorrupt) => {
-                    StoreError::Corrupt { doing, path, detail: source.to_string() }
+                    StoreError::Corrupt { doing, location, detail: source.to_string() }
                 }
-                Some(ErrorCode::NotADatabase) => {
-                    StoreError::NotADatabase { path, detail: "its header is not that of SQLite".to_owned() }
-                }
+                Some(ErrorCode::NotADatabase) => StoreError::NotADatabase {
+                    location,
+                    detail: "its header is not that of SQLite".to_owned(),
+                },
                 Some(ErrorCode::TooBig) => StoreError::TooLarge { doing },
-                _ => StoreError::Sql { doing, source: Box::new(source) },
+                _ => StoreError::Database { doing, source: Box::new(source) },
             },
         }
     }

@@ -4,23 +4,15 @@ use epitome_core::{ThreadId, event::Timestamp};
 use rusqlite::{Connection, Row, ToSql, params};
 
 use super::{
-    SqliteStore,
     codec::{self, AsBlob, unsigned},
     sqlite_error::SqliteError,
     writer::WriteTx,
 };
-use crate::{
-    error::StoreError,
-    records::{JobId, NewSummary, SummaryRow},
-};
+use crate::records::{JobId, NewSummary, SummaryRow};
 
-impl SqliteStore {
-    /// The summaries made for this very thread, adopted or not, oldest first.
-    pub fn summaries(&self, thread: ThreadId) -> Result<Vec<SummaryRow>, StoreError> {
-        self.lend("reading summaries", |connection| {
-            select(connection, "WHERE thread = ?1 ORDER BY number", &thread.blob())
-        })
-    }
+/// The summaries made for this very thread, adopted or not, oldest first.
+pub(super) fn rows(connection: &Connection, thread: ThreadId) -> Result<Vec<SummaryRow>, SqliteError> {
+    select(connection, "WHERE thread = ?1 ORDER BY number", &thread.blob())
 }
 
 /// Adds the summary of a job, whose span it covers.

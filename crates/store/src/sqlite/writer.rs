@@ -20,7 +20,7 @@ use super::{
     schema::{self, TempStorage},
     sqlite_error::SqliteError,
 };
-use crate::error::StoreError;
+use crate::{error::StoreError, location::StoreLocation};
 
 /// The most jobs in one commit: a bound on how long the first of them waits for the last.
 const MAX_GROUPED_WRITES: usize = 256;
@@ -130,7 +130,7 @@ impl WriterThread {
         then: impl FnOnce(Result<T, StoreError>) + Send + 'static,
     ) {
         let Some(queue) = &self.queue else {
-            return then(Err(StoreError::ReadOnly { doing, path: self.path.clone() }));
+            return then(Err(StoreError::ReadOnly { doing, location: StoreLocation::file(&self.path) }));
         };
         let (path, patience) = (self.path.clone(), self.patience);
         let reply = move |outcome: Result<T, SqliteError>| {
@@ -138,7 +138,7 @@ impl WriterThread {
         };
         let job = QueuedWrite::Grouped(Box::new(GroupedWrite { work, value: None, reply }));
         if let Err(SendError(QueuedWrite::Grouped(job))) = queue.send(job) {
-            job.answer(Err(StoreError::WriterGone { path: self.path.clone() }.into()));
+            job.answer(Err(StoreError::WriterGone { location: StoreLocation::file(&self.path) }.into()));
         }
     }
 
@@ -160,8 +160,10 @@ impl WriterThread {
 
     fn submit(&self, doing: &'static str, work: QueuedWrite) -> Result<(), StoreError> {
         match &self.queue {
-            Some(queue) => queue.send(work).map_err(|_| StoreError::WriterGone { path: self.path.clone() }),
-            None => Err(StoreError::ReadOnly { doing, path: self.path.clone() }),
+            Some(queue) => queue
+                .send(work)
+                .map_err(|_| StoreError::WriterGone { location: StoreLocation::file(&self.path) }),
+            None => Err(StoreError::ReadOnly { doing, location: StoreLocation::file(&self.path) }),
         }
     }
 
@@ -172,7 +174,7 @@ impl WriterThread {
     ) -> Result<T, StoreError> {
         match answer.recv() {
             Ok(outcome) => outcome.map_err(|fault| fault.into_store_error(doing, &self.path, self.patience)),
-            Err(_) => Err(StoreError::WriterGone { path: self.path.clone() }),
+            Err(_) => Err(StoreError::WriterGone { location: StoreLocation::file(&self.path) }),
         }
     }
 }

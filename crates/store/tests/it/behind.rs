@@ -1,7 +1,9 @@
 //! What is derived may be put off. Nobody who asks the store for it notices.
 
+use std::sync::Arc;
+
 use epitome_core::Seq;
-use epitome_store::{SqliteStore, records::SearchQuery};
+use epitome_store::{Store, StoreLocation, records::SearchQuery};
 
 use crate::support::{Place, append, events, root, thread};
 
@@ -10,14 +12,14 @@ fn turns_in_the_file(place: &Place) -> i64 {
     place.raw().query_row("SELECT count(*) FROM turn_rows", [], |row| row.get(0)).unwrap()
 }
 
-fn filled(place: &Place) -> SqliteStore {
+fn filled(place: &Place) -> Arc<dyn Store> {
     let store = place.open_late();
-    append(&store, root(&store, "t"), events(Seq(1), "uaua"));
+    append(&*store, root(&*store, "t"), events(Seq(1), "uaua"));
     assert_eq!(turns_in_the_file(place), 0, "it is put off");
     store
 }
 
-type Ask = fn(&SqliteStore) -> usize;
+type Ask = fn(&dyn Store) -> usize;
 
 #[test]
 fn whoever_asks_for_what_was_put_off_has_it() {
@@ -29,11 +31,11 @@ fn whoever_asks_for_what_was_put_off_has_it() {
     ];
     for (what, ask) in ask {
         let place = Place::new();
-        assert_eq!(ask(&filled(&place)), 2, "{what}");
+        assert_eq!(ask(&*filled(&place)), 2, "{what}");
         let place = Place::new();
         let writing = filled(&place);
-        assert_eq!(ask(&place.open()), 2, "{what}, in another process");
-        append(&writing, thread("t"), events(Seq(5), "ua"));
+        assert_eq!(ask(&*place.open()), 2, "{what}, in another process");
+        append(&*writing, thread("t"), events(Seq(5), "ua"));
         assert_eq!(place.open().turns(thread("t")).unwrap().len(), 3);
         assert!(writing.doctor().unwrap().is_healthy());
     }
@@ -45,10 +47,10 @@ fn what_a_kill_left_to_derive_is_derived_by_the_next() {
     let store = filled(&place);
     // As a kill leaves it.
     let copy = Place::new();
-    store.backup(&copy.path(), &mut |_| ()).unwrap();
+    store.backup(&StoreLocation::named(copy.path()).unwrap(), &mut |_| ()).unwrap();
     assert_eq!(turns_in_the_file(&copy), 0);
     let copied = copy.open_late();
-    append(&copied, thread("t"), events(Seq(5), "ua"));
+    append(&*copied, thread("t"), events(Seq(5), "ua"));
     assert!(copied.doctor().unwrap().is_healthy());
     assert_eq!(turns_in_the_file(&copy), 3);
 }

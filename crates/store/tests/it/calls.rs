@@ -6,11 +6,12 @@ use epitome_core::{
     profile::Money,
 };
 use epitome_store::{
-    EventLog, SqliteStore, StoreError, ThreadStart,
+    Store, StoreError, ThreadStart,
     records::{
         CommitRecord, HashedText, JobId, NewCall, NewCallOutcome, NewJob, OutcomeRow, SizeRefusal,
         ThreadCommit,
     },
+    temporary_store,
 };
 use proptest::prelude::*;
 
@@ -48,12 +49,12 @@ pub(crate) fn policy() -> HashedText {
 }
 
 /// Commits records to a thread nobody else writes to.
-pub(crate) fn commit(store: &SqliteStore, thread: ThreadId, records: Vec<CommitRecord>) -> Vec<u64> {
+pub(crate) fn commit(store: &dyn Store, thread: ThreadId, records: Vec<CommitRecord>) -> Vec<u64> {
     try_commit(store, thread, records).expect("it can be committed")
 }
 
 fn try_commit(
-    store: &SqliteStore,
+    store: &dyn Store,
     thread: ThreadId,
     records: Vec<CommitRecord>,
 ) -> Result<Vec<u64>, StoreError> {
@@ -63,13 +64,13 @@ fn try_commit(
 }
 
 /// Makes a call that sees all there is.
-fn make_call(store: &SqliteStore, thread: ThreadId) -> u64 {
+fn make_call(store: &dyn Store, thread: ThreadId) -> u64 {
     let head = store.head(thread).unwrap().seq;
     commit(store, thread, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(head))])[0]
 }
 
 /// The calls a thread sees: whose, and which number.
-fn numbers(store: &SqliteStore, thread: ThreadId) -> Vec<(ThreadId, u64)> {
+fn numbers(store: &dyn Store, thread: ThreadId) -> Vec<(ThreadId, u64)> {
     store.calls(thread, 0, usize::MAX).unwrap().into_iter().map(|call| (call.thread, call.number)).collect()
 }
 
@@ -77,8 +78,8 @@ fn numbers(store: &SqliteStore, thread: ThreadId) -> Vec<(ThreadId, u64)> {
 fn a_call_comes_back_as_it_was_made() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "uac"));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uac"));
     let (policy, profile, rendering) =
         (policy(), HashedText::new("profile"), HashedText::new("{\"cache\":true}"));
     let made = NewCall {
@@ -133,7 +134,7 @@ fn a_call_comes_back_as_it_was_made() {
         ))
         .unwrap();
     assert_eq!((committed.head, committed.calls), (store.head(id).unwrap(), vec![0]));
-    commit(&store, id, vec![CommitRecord::Content(policy.clone()), CommitRecord::Outcome(ended.clone())]);
+    commit(&*store, id, vec![CommitRecord::Content(policy.clone()), CommitRecord::Outcome(ended.clone())]);
     let row = store.call(id, 0).unwrap();
     assert_eq!((row.thread, row.number, &row.call), (id, 0, &made));
     let outcome = |NewCallOutcome { time, answer, usage, cost, error, refusal, .. }| OutcomeRow {
@@ -157,24 +158,24 @@ fn a_call_comes_back_as_it_was_made() {
 fn a_fork_shares_the_calls_made_by_its_start_and_counts_on() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "main");
-    append(&store, main, events(Seq(1), "u"));
-    make_call(&store, main);
-    append(&store, main, events(Seq(2), "auac"));
-    make_call(&store, main);
-    let early = in_session(&store, "s", "early", ThreadStart::Fork { of: main, at: Seq(4) });
-    let late = in_session(&store, "s", "late", ThreadStart::Fork { of: main, at: Seq(5) });
-    let none = in_session(&store, "s", "none", ThreadStart::Fork { of: main, at: Seq(0) });
+    let main = root(&*store, "main");
+    append(&*store, main, events(Seq(1), "u"));
+    make_call(&*store, main);
+    append(&*store, main, events(Seq(2), "auac"));
+    make_call(&*store, main);
+    let early = in_session(&*store, "s", "early", ThreadStart::Fork { of: main, at: Seq(4) });
+    let late = in_session(&*store, "s", "late", ThreadStart::Fork { of: main, at: Seq(5) });
+    let none = in_session(&*store, "s", "none", ThreadStart::Fork { of: main, at: Seq(0) });
     // The parent calls again where the fork starts; the fork was made before.
-    make_call(&store, main);
-    assert_eq!(numbers(&store, main), [(main, 0), (main, 1), (main, 2)]);
-    assert_eq!(numbers(&store, early), [(main, 0)]);
-    assert_eq!(numbers(&store, late), [(main, 0), (main, 1)]);
-    assert_eq!((numbers(&store, none), store.last_call(none).unwrap()), (vec![], None));
-    assert_eq!((make_call(&store, early), make_call(&store, late), make_call(&store, none)), (1, 2, 0));
+    make_call(&*store, main);
+    assert_eq!(numbers(&*store, main), [(main, 0), (main, 1), (main, 2)]);
+    assert_eq!(numbers(&*store, early), [(main, 0)]);
+    assert_eq!(numbers(&*store, late), [(main, 0), (main, 1)]);
+    assert_eq!((numbers(&*store, none), store.last_call(none).unwrap()), (vec![], None));
+    assert_eq!((make_call(&*store, early), make_call(&*store, late), make_call(&*store, none)), (1, 2, 0));
     assert_eq!(store.last_call(early).unwrap().map(|call| (call.thread, call.number)), Some((early, 1)));
-    let deep = in_session(&store, "s", "deep", ThreadStart::Fork { of: late, at: Seq(5) });
-    assert_eq!(numbers(&store, deep), [(main, 0), (main, 1), (late, 2)]);
+    let deep = in_session(&*store, "s", "deep", ThreadStart::Fork { of: late, at: Seq(5) });
+    assert_eq!(numbers(&*store, deep), [(main, 0), (main, 1), (late, 2)]);
     assert_eq!(store.calls(deep, 1, 1).unwrap()[0].number, 1);
     // What is reported of a shared call, whoever reports it, is seen by all who share it.
     let outcome = NewCallOutcome {
@@ -186,11 +187,11 @@ fn a_fork_shares_the_calls_made_by_its_start_and_counts_on() {
         error: None,
         refusal: None,
     };
-    commit(&store, deep, vec![CommitRecord::Outcome(outcome)]);
+    commit(&*store, deep, vec![CommitRecord::Outcome(outcome)]);
     assert_eq!(store.call(main, 1).unwrap().outcomes.len(), 1);
     // A compaction keeps its id in every fork.
     let stands = EventId { thread: main, seq: Seq(5) };
-    commit(&store, deep, vec![CommitRecord::Call(NewCall { summary: Some(stands), ..call(Seq(5)) })]);
+    commit(&*store, deep, vec![CommitRecord::Call(NewCall { summary: Some(stands), ..call(Seq(5)) })]);
     assert_eq!(store.last_call(deep).unwrap().unwrap().call.summary, Some(stands));
     assert!(store.doctor().unwrap().is_healthy());
 }
@@ -199,16 +200,16 @@ fn a_fork_shares_the_calls_made_by_its_start_and_counts_on() {
 fn nothing_of_a_refused_commit_is_written() {
     let place = Place::new();
     let store = place.open();
-    let (id, other) = (root(&store, "t"), root(&store, "other"));
-    append(&store, id, events(Seq(1), "uac"));
-    append(&store, other, events(Seq(1), "uac"));
-    make_call(&store, id);
-    let queued = job(&store, id, "known", Seq(3));
-    commit(&store, id, vec![CommitRecord::Job(queued.clone())]);
-    let state = |store: &SqliteStore| {
+    let (id, other) = (root(&*store, "t"), root(&*store, "other"));
+    append(&*store, id, events(Seq(1), "uac"));
+    append(&*store, other, events(Seq(1), "uac"));
+    make_call(&*store, id);
+    let queued = job(&*store, id, "known", Seq(3));
+    commit(&*store, id, vec![CommitRecord::Job(queued.clone())]);
+    let state = |store: &dyn Store| {
         (store.head(id).unwrap(), store.calls(id, 0, 99).unwrap(), store.jobs(None).unwrap())
     };
-    let before = state(&store);
+    let before = state(&*store);
     let beyond = Seq(9);
     let unknown = Digest::of(b"unknown");
     let changed = HashedText { hash: unknown, text: "changed".into() };
@@ -222,7 +223,7 @@ fn nothing_of_a_refused_commit_is_written() {
         error: None,
         refusal: None,
     };
-    let fresh = job(&store, id, "fresh", Seq(3));
+    let fresh = job(&*store, id, "fresh", Seq(3));
     for (record, words) in [
         (CommitRecord::Content(changed), "a text was given as the content"),
         (CommitRecord::Call(NewCall { rendering: unknown, ..call(Seq(3)) }), "there is no content"),
@@ -262,7 +263,7 @@ fn nothing_of_a_refused_commit_is_written() {
         let commit = ThreadCommit::new(id, Seq(3), events(Seq(4), "u"), records);
         let error = store.commit(commit).expect_err(words);
         assert!(error.to_string().contains(words), "{error}");
-        assert_eq!(state(&store), before, "{words}");
+        assert_eq!(state(&*store), before, "{words}");
         assert_eq!(store.content(HashedText::new("new").hash).unwrap(), None, "{words}");
     }
     // An empty commit checks the head as any other does.
@@ -282,13 +283,13 @@ fn of_many_callers_each_gets_a_number_of_its_own() {
     let place = Place::new();
     let store = place.open();
     let second = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "u"));
-    make_call(&store, id);
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "u"));
+    make_call(&*store, id);
     let mut given: Vec<u64> = std::thread::scope(|scope| {
         let callers: Vec<_> = [&store, &second, &store, &second]
             .into_iter()
-            .map(|store| scope.spawn(move || (0..10).map(|_| make_call(store, id)).collect::<Vec<_>>()))
+            .map(|store| scope.spawn(move || (0..10).map(|_| make_call(&**store, id)).collect::<Vec<_>>()))
             .collect();
         callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
     });
@@ -298,12 +299,12 @@ fn of_many_callers_each_gets_a_number_of_its_own() {
 
 #[test]
 fn a_temporary_store_is_gone_when_it_is_dropped() {
-    let store = SqliteStore::temporary(crate::support::counting()).unwrap();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "ua"));
-    make_call(&store, id);
+    let store = temporary_store(crate::support::counting()).unwrap();
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "ua"));
+    make_call(&*store, id);
     assert!(store.doctor().unwrap().is_healthy());
-    let directory = store.path().parent().unwrap().to_owned();
+    let directory = std::path::PathBuf::from(store.location().to_string()).parent().unwrap().to_owned();
     assert!(directory.exists());
     drop(store);
     assert!(!directory.exists());
@@ -335,26 +336,26 @@ proptest! {
         let place = Place::new();
         let store = place.open();
         // Each thread with the heads of the calls it should see, and whose they are.
-        let mut threads: Vec<(ThreadId, Vec<(ThreadId, Seq)>)> = vec![(root(&store, "0"), vec![])];
+        let mut threads: Vec<(ThreadId, Vec<(ThreadId, Seq)>)> = vec![(root(&*store, "0"), vec![])];
         for step in &steps {
             match step {
                 Step::Call(of) => {
                     let at = of.index(threads.len());
                     let (id, calls) = &mut threads[at];
-                    prop_assert_eq!(make_call(&store, *id), calls.len() as u64);
+                    prop_assert_eq!(make_call(&*store, *id), calls.len() as u64);
                     calls.push((*id, store.head(*id).unwrap().seq));
                 }
                 Step::Append(of) => {
                     let id = threads[of.index(threads.len())].0;
                     let first = store.head(id).unwrap().seq.next();
-                    append(&store, id, events(first, "ua"));
+                    append(&*store, id, events(first, "ua"));
                 }
                 Step::Fork(of, at) => {
                     let (of, calls) = threads[of.index(threads.len())].clone();
                     let head = store.head(of).unwrap().seq;
                     let at = Seq(at.index(usize::try_from(head.0).unwrap() + 1) as u64);
                     let name = threads.len().to_string();
-                    let fork = in_session(&store, "0", &name, ThreadStart::Fork { of, at });
+                    let fork = in_session(&*store, "0", &name, ThreadStart::Fork { of, at });
                     threads.push((fork, calls.into_iter().take_while(|(_, head)| *head <= at).collect()));
                 }
             }
@@ -378,15 +379,15 @@ proptest! {
 fn what_is_wrong_with_a_record_is_named() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "uac"));
-    make_call(&store, id);
-    make_call(&store, id);
-    in_session(&store, "t", "fork", ThreadStart::Fork { of: id, at: Seq(3) });
-    crate::jobs::ready(&store, id, "one", Seq(3));
-    crate::jobs::ready(&store, id, "two", Seq(3));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uac"));
+    make_call(&*store, id);
+    make_call(&*store, id);
+    in_session(&*store, "t", "fork", ThreadStart::Fork { of: id, at: Seq(3) });
+    crate::jobs::ready(&*store, id, "one", Seq(3));
+    crate::jobs::ready(&*store, id, "two", Seq(3));
     let adopted = store.jobs(None).unwrap()[0].job.id;
-    commit(&store, id, vec![CommitRecord::Adopted { job: adopted, compaction: Seq(3) }]);
+    commit(&*store, id, vec![CommitRecord::Adopted { job: adopted, compaction: Seq(3) }]);
     assert!(store.doctor().unwrap().is_healthy());
     let ids = [adopted, store.jobs(None).unwrap()[1].job.id];
     let raw = place.raw();

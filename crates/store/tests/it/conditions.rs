@@ -10,7 +10,7 @@ use std::{
 
 use epitome_core::{EventId, Seq, event::Timestamp};
 use epitome_store::{
-    EventLog, SqliteOptions, SqliteStore, StoreError,
+    Store, StoreError, StoreOptions,
     records::{CommitRecord, JobId, NewCall, ThreadCommit},
 };
 
@@ -18,12 +18,12 @@ use crate::{
     calls::{call, commit, policy},
     jobs::ready,
     recognition::exchange,
-    support::{Place, append, counting, events, raw, root, session, thread, user},
+    support::{Place, append, counting, events, open_at, raw, root, session, thread, user},
 };
 
 /// Opens, and gives the words of the error with the path left out.
 fn refusal(path: &Path) -> String {
-    let error = SqliteStore::open(path, SqliteOptions::default()).expect_err("it cannot be opened");
+    let error = open_at(path, StoreOptions::default()).expect_err("it cannot be opened");
     error.to_string().replace(&path.display().to_string(), "PATH")
 }
 
@@ -32,8 +32,8 @@ fn an_empty_file_is_a_new_store() {
     let place = Place::new();
     fs::write(place.path(), "").unwrap();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "ua"));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "ua"));
     assert!(store.doctor().unwrap().is_healthy());
 }
 
@@ -46,7 +46,7 @@ fn many_may_make_the_same_new_store_at_once() {
                 let place = &place;
                 scope.spawn(move || {
                     let store = place.open();
-                    append(&store, root(&store, &writer.to_string()), events(Seq(1), "ua"));
+                    append(&*store, root(&*store, &writer.to_string()), events(Seq(1), "ua"));
                 });
             }
         });
@@ -63,8 +63,8 @@ fn the_files_are_private_from_the_first_byte() {
     let place = Place::new();
     let directory = place.directory.path().join("made/for it");
     let path = directory.join("epitome.db");
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
-    append(&store, root(&store, "t"), events(Seq(1), "ua"));
+    let store = open_at(&path, StoreOptions::default()).unwrap();
+    append(&*store, root(&*store, "t"), events(Seq(1), "ua"));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&directory), 0o700);
     let mut files: Vec<String> = Vec::new();
@@ -90,7 +90,7 @@ fn something_else_under_the_name_is_refused_and_left_alone() {
     assert_eq!(fs::read_to_string(place.path()).unwrap(), text);
     let directory = place.directory.path().join("directory");
     fs::create_dir(&directory).unwrap();
-    assert!(SqliteStore::open(&directory, SqliteOptions::default()).is_err());
+    assert!(open_at(&directory, StoreOptions::default()).is_err());
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn of_version(version: usize, path: &Path) {
 fn a_store_of_the_first_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(1, &place.path());
-    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 8".to_owned(), vec![]));
+    let store = open_at(&place.path(), StoreOptions::default()).unwrap();
+    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -166,26 +166,23 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
         assert_eq!((store.calls(id, 0, 9).unwrap(), store.last_call(id).unwrap()), (vec![], None));
         assert_eq!((store.jobs(Some(id)).unwrap(), store.ready_job(id).unwrap()), (vec![], None));
         let head = store.head(id).unwrap().seq;
-        commit(&store, id, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(head))]);
-        ready(&store, id, "key", Seq(2));
+        commit(&*store, id, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(head))]);
+        ready(&*store, id, "key", Seq(2));
         assert_eq!(store.last_call(id).unwrap().map(|call| (call.thread, call.number)), Some((id, 0)));
     }
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     // Once is enough.
     drop(store);
-    assert_eq!(
-        SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap().jobs(None).unwrap().len(),
-        2
-    );
+    assert_eq!(open_at(&place.path(), StoreOptions::default()).unwrap().jobs(None).unwrap().len(), 2);
 }
 
 #[test]
 fn a_store_of_the_second_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(2, &place.path());
-    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 8".to_owned(), vec![]));
+    let store = open_at(&place.path(), StoreOptions::default()).unwrap();
+    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -206,7 +203,7 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
     let found = EventId { thread: id, seq: last.seq };
     assert_eq!(store.histories_of_principal("", last.link.normal).unwrap(), [found]);
     assert_eq!(store.histories_of_principal("ann", last.link.normal).unwrap(), []);
-    commit(&store, id, vec![CommitRecord::Exchange(exchange(last.seq)), CommitRecord::Head]);
+    commit(&*store, id, vec![CommitRecord::Exchange(exchange(last.seq)), CommitRecord::Head]);
     assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -216,8 +213,8 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
 fn a_store_of_the_third_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(3, &place.path());
-    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 8".to_owned(), vec![]));
+    let store = open_at(&place.path(), StoreOptions::default()).unwrap();
+    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
     let row = store.find_session("Why does the upload fail?").unwrap();
     let id = row.head.unwrap();
     assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
@@ -225,7 +222,7 @@ fn a_store_of_the_third_version_is_brought_up_to_date() {
     assert_eq!(store.rewrite_records(id).unwrap(), []);
     let head = store.head(id).unwrap().seq;
     let woven = NewCall { script: Some("{}".into()), ..call(head) };
-    commit(&store, id, vec![CommitRecord::Piece(policy()), CommitRecord::Call(woven)]);
+    commit(&*store, id, vec![CommitRecord::Piece(policy()), CommitRecord::Call(woven)]);
     assert_eq!(store.rewrite_records(id).unwrap(), [(1, policy().hash, "{}".to_owned())]);
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -236,8 +233,8 @@ fn stores_whose_indexes_were_others_are_brought_up_to_date() {
     for version in [4, 5, 6] {
         let place = Place::new();
         of_version(version, &place.path());
-        let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
-        assert_eq!(finding(&store, "schema"), ("version 8".to_owned(), vec![]));
+        let store = open_at(&place.path(), StoreOptions::default()).unwrap();
+        assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
         let row = store.find_session("Why does the upload fail?").unwrap();
         let id = row.head.unwrap();
         let scripts: Vec<u64> =
@@ -262,8 +259,8 @@ fn stores_whose_indexes_were_others_are_brought_up_to_date() {
 fn a_refusal_of_the_seventh_version_is_read_as_it_was_written() {
     let place = Place::new();
     of_version(7, &place.path());
-    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 8".to_owned(), vec![]));
+    let store = open_at(&place.path(), StoreOptions::default()).unwrap();
+    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
     let id = store.find_session("Why does the upload fail?").unwrap().head.unwrap();
     let outcome = store.last_call(id).unwrap().unwrap().outcomes.pop().unwrap();
     let words = "too long for the provider, which takes 4096";
@@ -282,7 +279,7 @@ fn many_may_bring_a_store_up_to_date_at_once() {
                 scope.spawn(|| assert_eq!(place.open().sessions().unwrap().len(), 2));
             }
         });
-        assert_eq!(finding(&place.open(), "schema"), ("version 8".to_owned(), vec![]));
+        assert_eq!(finding(&*place.open(), "schema"), ("version 8".to_owned(), vec![]));
     }
 }
 
@@ -308,7 +305,7 @@ fn a_truncated_file_is_an_error_in_words() {
     let file = fs::OpenOptions::new().write(true).open(place.path()).unwrap();
     file.set_len(length / 2 / 4096 * 4096).unwrap();
     drop(file);
-    let outcome = SqliteStore::open(&place.path(), SqliteOptions::default())
+    let outcome = open_at(&place.path(), StoreOptions::default())
         .and_then(|store| store.read(thread("t"), Seq(1), usize::MAX).map(drop));
     let error = outcome.expect_err("half of it is missing");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
@@ -331,7 +328,7 @@ fn a_damaged_page_is_found_and_named() {
     file.seek(SeekFrom::Start(u64::from(page - 1) * 4096)).unwrap();
     file.write_all(&[0xAB; 4096]).unwrap();
     drop(file);
-    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
+    let store = open_at(&place.path(), StoreOptions::default()).unwrap();
     let error = store.read(thread("t"), Seq(1), usize::MAX).unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("run `epitome doctor`"), "{error}");
@@ -346,17 +343,17 @@ fn a_damaged_index_does_not_touch_the_log_and_is_rebuilt() {
     let place = filled();
     place.raw().execute_batch("UPDATE turn_rows SET last = last + 1; DELETE FROM totals; UPDATE search_data SET block = x'00' WHERE id > 10;").unwrap();
     let store = place.open();
-    let failing = |store: &SqliteStore| -> Vec<String> {
+    let failing = |store: &dyn Store| -> Vec<String> {
         let report = store.doctor().unwrap();
         report.checks.into_iter().filter(|check| !check.problems.is_empty()).map(|check| check.name).collect()
     };
-    assert_eq!(failing(&store), ["file", "turns", "totals", "search index"]);
+    assert_eq!(failing(&*store), ["file", "turns", "totals", "search index"]);
     store.rebuild().unwrap();
-    assert_eq!(failing(&store), [""; 0]);
+    assert_eq!(failing(&*store), [""; 0]);
 }
 
 /// What the doctor says of one thing: how much it covered, and what is wrong.
-fn finding(store: &SqliteStore, name: &str) -> (String, Vec<String>) {
+fn finding(store: &dyn Store, name: &str) -> (String, Vec<String>) {
     let check = store.doctor().unwrap().checks.into_iter().find(|check| check.name == name).unwrap();
     (check.covered, check.problems)
 }
@@ -372,7 +369,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         )
         .unwrap();
     let store = place.open();
-    let (version, problems) = finding(&store, "schema");
+    let (version, problems) = finding(&*store, "schema");
     assert_eq!(version, "version 8");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
@@ -382,7 +379,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
     the table `mine` is not of this program; drop it
     ");
     store.rebuild().unwrap();
-    assert_eq!(finding(&store, "schema").1, problems[3..]);
+    assert_eq!(finding(&*store, "schema").1, problems[3..]);
     assert!(place.raw().execute_batch("DELETE FROM events").is_err());
 }
 
@@ -393,36 +390,39 @@ fn a_wrong_sum_of_tokens_is_one_problem() {
     let store = place.open();
     store.count_missing().unwrap();
     place.raw().execute_batch("UPDATE token_totals SET tokens = tokens + 1").unwrap();
-    assert_eq!(finding(&store, "totals").1, ["1 sums of tokens are not the sum of the counts; rebuild them"]);
+    assert_eq!(
+        finding(&*store, "totals").1,
+        ["1 sums of tokens are not the sum of the counts; rebuild them"]
+    );
 }
 
 #[test]
 fn the_doctor_shows_the_audit_and_misses_its_lines() {
     let place = filled();
     let store = place.open();
-    assert_eq!(finding(&store, "audit"), ("0 erasures".to_owned(), vec![]));
+    assert_eq!(finding(&*store, "audit"), ("0 erasures".to_owned(), vec![]));
     for time in [0, 1_763_000_000_000] {
-        root(&store, "gone");
+        root(&*store, "gone");
         store.erase(session("gone"), Timestamp(time)).unwrap();
     }
-    assert_eq!(finding(&store, "audit"), ("2 erasures, last 2025-11-13T02:13:20Z".to_owned(), vec![]));
+    assert_eq!(finding(&*store, "audit"), ("2 erasures, last 2025-11-13T02:13:20Z".to_owned(), vec![]));
     place
         .raw()
         .execute_batch("DROP TRIGGER audit_is_never_deleted; DELETE FROM audit WHERE number = 1")
         .unwrap();
-    assert_eq!(finding(&store, "audit").1, ["1 lines of the audit are missing"]);
+    assert_eq!(finding(&*store, "audit").1, ["1 lines of the audit are missing"]);
 }
 
 #[test]
 fn no_space_changes_nothing_and_says_so() {
     let place = Place::new();
-    let options = SqliteOptions { page_limit: Some(200), ..SqliteOptions::default() };
-    let store = SqliteStore::open(&place.path(), options).unwrap();
-    fill_up(&store, &place.path());
+    let options = StoreOptions { size_limit: Some(200 * 4096), ..StoreOptions::default() };
+    let store = open_at(&place.path(), options).unwrap();
+    fill_up(&*store, &place.path());
     drop(store);
     // With more room it goes on.
     let store = place.open();
-    append(&store, thread("t"), vec![user("there is room again")]);
+    append(&*store, thread("t"), vec![user("there is room again")]);
     assert!(store.doctor().unwrap().is_healthy());
 }
 
@@ -434,13 +434,13 @@ fn a_full_disk_changes_nothing_and_says_so() {
         eprintln!("skipped: mounting a small disk needs root");
         return;
     };
-    let store = SqliteStore::open(&place.path(), SqliteOptions::default()).unwrap();
-    fill_up(&store, &place.path());
+    let store = open_at(&place.path(), StoreOptions::default()).unwrap();
+    fill_up(&*store, &place.path());
     assert!(store.doctor().unwrap().is_healthy());
 }
 
 /// Appends until there is no space; everything acknowledged, and nothing else, is there.
-fn fill_up(store: &SqliteStore, path: &Path) {
+fn fill_up(store: &dyn Store, path: &Path) {
     let id = root(store, "t");
     let mut acknowledged = 0;
     let error = loop {
@@ -477,7 +477,7 @@ fn a_store_in_a_read_only_place_can_be_looked_at() {
     // The last events of this one are in its write-ahead log only, and there is nothing to read that with.
     let unfinished = place.directory.path().join("unfinished.db");
     let store = place.open();
-    append(&store, thread("t"), vec![user("newest")]);
+    append(&*store, thread("t"), vec![user("newest")]);
     fs::copy(place.path(), &unfinished).unwrap();
     fs::copy(place.directory.path().join("epitome.db-wal"), place.directory.path().join("unfinished.db-wal"))
         .unwrap();
@@ -486,7 +486,7 @@ fn a_store_in_a_read_only_place_can_be_looked_at() {
         eprintln!("skipped: neither permissions nor a read-only mount keep this user from writing");
         return;
     };
-    let store = SqliteStore::open(&odd, counting()).unwrap();
+    let store = open_at(&odd, counting()).unwrap();
     assert!(store.is_read_only());
     assert_eq!((store.sessions().unwrap(), store.read(thread("t"), Seq(1), usize::MAX).unwrap()), before);
     assert!(store.doctor().unwrap().is_healthy());
@@ -528,9 +528,9 @@ fn a_read_only_place_says_so() {
 #[test]
 fn a_store_locked_by_another_process_says_so_and_recovers() {
     let place = Place::new();
-    let options = SqliteOptions { busy_timeout: Duration::from_millis(150), ..SqliteOptions::default() };
-    let store = SqliteStore::open(&place.path(), options.clone()).unwrap();
-    let id = root(&store, "t");
+    let options = StoreOptions { busy_timeout: Duration::from_millis(150), ..StoreOptions::default() };
+    let store = open_at(&place.path(), options.clone()).unwrap();
+    let id = root(&*store, "t");
     let mut holder = Holder::lock(&place.path());
     let error = store.append(id, Seq(0), events(Seq(1), "u")).unwrap_err();
     assert_eq!(
@@ -542,9 +542,9 @@ fn a_store_locked_by_another_process_says_so_and_recovers() {
     );
     // Reading goes on meanwhile, and opening too.
     assert_eq!(store.head(id).unwrap().seq, Seq(0));
-    SqliteStore::open(&place.path(), options).unwrap();
+    open_at(&place.path(), options).unwrap();
     holder.release();
-    append(&store, id, events(Seq(1), "u"));
+    append(&*store, id, events(Seq(1), "u"));
     assert!(store.doctor().unwrap().is_healthy());
 }
 
@@ -552,13 +552,13 @@ fn a_store_locked_by_another_process_says_so_and_recovers() {
 fn filled() -> Place {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
+    let id = root(&*store, "t");
     append(
-        &store,
+        &*store,
         id,
         (0..300).map(|number| user(&format!("event {number} {}", "text ".repeat(60)))).collect(),
     );
-    append(&store, id, events(Seq(301), "uaruarkua"));
+    append(&*store, id, events(Seq(301), "uaruarkua"));
     drop(store);
     place
 }

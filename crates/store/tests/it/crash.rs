@@ -13,14 +13,14 @@ use std::{
 
 use epitome_core::{Seq, event::Timestamp};
 use epitome_store::{
-    EventLog, StoreError,
+    StoreError,
     records::{CommitRecord, ThreadCommit},
 };
 use tempfile::TempDir;
 
 use crate::{
     calls::{call, policy},
-    support::{counting, late, root, thread, user},
+    support::{counting, late, open_at, root, thread, user},
 };
 
 const ROUNDS: u64 = 110;
@@ -72,7 +72,7 @@ fn whatever_was_acknowledged_before_a_kill_is_there_once_and_whole() {
 
 /// Every acknowledged append is there, none twice, none torn, and the store is sound.
 fn verify(directory: &Path, acknowledged: &BTreeMap<String, u64>) {
-    let store = epitome_store::SqliteStore::open(&directory.join("epitome.db"), counting()).unwrap();
+    let store = open_at(&directory.join("epitome.db"), counting()).unwrap();
     for (name, last) in acknowledged {
         let events = store.read(thread(name), Seq(1), usize::MAX).unwrap();
         assert!(events.len() as u64 >= *last, "{name}: {} events, {last} acknowledged", events.len());
@@ -122,12 +122,12 @@ fn append_until_killed() {
     let writer = life.split('/').next().unwrap();
     // One of them puts off what is derived, and dies before it comes to that.
     let options = if writer == "0" { late() } else { counting() };
-    let store = epitome_store::SqliteStore::open(Path::new(&path), options).unwrap();
+    let store = open_at(Path::new(&path), options).unwrap();
     // A thread of its own, and one that both append to.
     let names = [format!("own {writer}").replace(' ', "-"), "shared".to_owned()];
     for batch in 0_u64.. {
         let name = &names[usize::try_from(batch % 2).unwrap()];
-        let id = root(&store, name);
+        let id = root(&*store, name);
         let size = batch % 3 + 1;
         let events = |_: Seq| {
             (0..size)

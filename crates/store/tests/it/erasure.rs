@@ -1,13 +1,13 @@
 //! Erasing a session leaves nothing of it in the files, and everything that others share; backups are whole.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use epitome_core::{
     ChainLink, Event, EventId, Fact, LoggedEvent, Seq, SessionId, ThreadId, event::Timestamp,
     turn::TurnBuilder,
 };
 use epitome_store::{
-    EventLog, NewThread, SqliteOptions, SqliteStore, StoreError, ThreadStart,
+    NewThread, Store, StoreError, StoreLocation, StoreOptions, ThreadStart,
     records::{
         AttemptFilter, CallRow, CommitRecord, HashedText, LedgerEntry, LedgerFilter, NewCall, NewCallOutcome,
         NewExchange, NewJob, ScrubState, SearchQuery, ThreadCommit,
@@ -21,7 +21,7 @@ use crate::{
     jobs::{job, ready},
     media::picture,
     recognition::exchange,
-    support::{Place, append, counting, events, in_session, root, session, thread, user},
+    support::{Place, append, counting, events, in_session, open_at, root, session, thread, user},
 };
 
 const CANARY: &str = "zanzibarquokka";
@@ -34,7 +34,7 @@ fn holds(directory: &Path, needle: &[u8]) -> bool {
     })
 }
 
-fn all(log: &dyn EventLog, id: ThreadId) -> Vec<LoggedEvent> {
+fn all(log: &dyn Store, id: ThreadId) -> Vec<LoggedEvent> {
     log.read(id, Seq(1), usize::MAX).unwrap()
 }
 
@@ -42,14 +42,14 @@ fn all(log: &dyn EventLog, id: ThreadId) -> Vec<LoggedEvent> {
 fn nothing_of_an_erased_session_is_left_in_the_files() {
     let place = Place::new();
     let store = place.open();
-    let (gone, kept) = (root(&store, "gone"), root(&store, "kept"));
+    let (gone, kept) = (root(&*store, "gone"), root(&*store, "kept"));
     let secret: Vec<u8> = CANARY.bytes().cycle().take(3000).collect();
     for number in 0..200 {
-        append(&store, gone, vec![user(&format!("{CANARY} {number} {}", "filler ".repeat(50)))]);
-        append(&store, kept, vec![user(&format!("ordinary words {number}"))]);
+        append(&*store, gone, vec![user(&format!("{CANARY} {number} {}", "filler ".repeat(50)))]);
+        append(&*store, kept, vec![user(&format!("ordinary words {number}"))]);
     }
-    append(&store, gone, vec![picture(&secret), user(CANARY)]);
-    append(&store, kept, vec![picture(&[5; 3000])]);
+    append(&*store, gone, vec![picture(&secret), user(CANARY)]);
+    append(&*store, kept, vec![picture(&[5; 3000])]);
     store.set_title(session("gone"), CANARY).unwrap();
     store.add_label(session("gone"), CANARY).unwrap();
     let entry = LedgerEntry {
@@ -62,17 +62,17 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     };
     let linked = [EventId { thread: gone, seq: Seq(1) }, EventId { thread: kept, seq: Seq(1) }];
     store.ledger_add(&entry, &linked).unwrap();
-    records_with_canary(&store, gone);
-    commit(&store, kept, vec![CommitRecord::Call(call(Seq(1))), CommitRecord::Exchange(exchange(Seq(1)))]);
-    ready(&store, kept, "kept", Seq(3));
+    records_with_canary(&*store, gone);
+    commit(&*store, kept, vec![CommitRecord::Call(call(Seq(1))), CommitRecord::Exchange(exchange(Seq(1)))]);
+    ready(&*store, kept, "kept", Seq(3));
     assert!(holds(place.directory.path(), CANARY.as_bytes()));
-    let before = all(&store, kept);
-    let records = |store: &SqliteStore| {
+    let before = all(&*store, kept);
+    let records = |store: &dyn Store| {
         let calls = store.calls(kept, 0, 99).unwrap();
         let exchanges = store.exchanges(session("kept"), 0, 99).unwrap();
         (calls, store.jobs(Some(kept)).unwrap(), store.summaries(kept).unwrap(), exchanges)
     };
-    let kept_records = records(&store);
+    let kept_records = records(&*store);
 
     let erased = store.erase(session("gone"), Timestamp(77)).unwrap();
     assert_eq!((erased.threads, erased.events, erased.media, erased.shared), (1, 202, 1, 0));
@@ -81,8 +81,8 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     // Whoever writes next is not held up by it.
     let secure = "SELECT v FROM search_config WHERE k = 'secure-delete'";
     assert_eq!(place.raw().query_row(secure, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
-    assert_eq!(all(&store, kept), before);
-    assert_eq!(records(&store), kept_records);
+    assert_eq!(all(&*store, kept), before);
+    assert_eq!(records(&*store), kept_records);
     assert_eq!(store.jobs(None).unwrap(), kept_records.1);
     assert_eq!(store.attempts(AttemptFilter::All, None, 99).unwrap().len(), 1);
     assert_eq!(store.content(policy().hash).unwrap(), Some(policy().text));
@@ -97,12 +97,12 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     assert!(report.is_healthy(), "{report:#?}");
     // The triggers are back, and the store goes on.
     assert!(place.raw().execute_batch("DELETE FROM events").is_err());
-    append(&store, kept, events(Seq(202), "ua"));
-    root(&store, "gone");
+    append(&*store, kept, events(Seq(202), "ua"));
+    root(&*store, "gone");
 }
 
 /// Puts the canary into every record a thread can have.
-fn records_with_canary(store: &SqliteStore, id: ThreadId) {
+fn records_with_canary(store: &dyn Store, id: ThreadId) {
     let [secret, profile, rendering] =
         ["", "profile ", "rendering "].map(|what| HashedText::new(format!("{what}{CANARY}")));
     let text = format!("[\"{CANARY}\"]");
@@ -158,7 +158,7 @@ fn records_with_canary(store: &SqliteStore, id: ThreadId) {
 }
 
 /// The calls of a view without the owners of calls and events, which an erasure may change.
-fn calls_seen(store: &SqliteStore, id: ThreadId) -> Vec<CallRow> {
+fn calls_seen(store: &dyn Store, id: ThreadId) -> Vec<CallRow> {
     let nobody = ThreadId::derived(&["nobody"]);
     let mut calls = store.calls(id, 0, usize::MAX).unwrap();
     for call in &mut calls {
@@ -171,11 +171,11 @@ fn calls_seen(store: &SqliteStore, id: ThreadId) -> Vec<CallRow> {
 }
 
 /// A view without the owners of its events, which an erasure may change.
-fn seen(log: &dyn EventLog, id: ThreadId) -> Vec<(Seq, Event, ChainLink)> {
+fn seen(log: &dyn Store, id: ThreadId) -> Vec<(Seq, Event, ChainLink)> {
     all(log, id).into_iter().map(|logged| (logged.id.seq, logged.event, logged.link)).collect()
 }
 
-fn assert_healthy(store: &SqliteStore) {
+fn assert_healthy(store: &dyn Store) {
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
 }
@@ -184,14 +184,14 @@ fn assert_healthy(store: &SqliteStore) {
 fn what_a_fork_elsewhere_shares_becomes_its_own() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "gone");
-    append(&store, main, events(Seq(1), "uafrfr"));
-    let side = in_session(&store, "gone", "side", ThreadStart::Fork { of: main, at: Seq(5) });
-    append(&store, side, events(Seq(6), "ruaua"));
-    let heir = in_session(&store, "heir", "heir", ThreadStart::Fork { of: side, at: Seq(7) });
-    append(&store, heir, vec![user("own")]);
-    let aside = in_session(&store, "gone", "aside", ThreadStart::Fork { of: heir, at: Seq(8) });
-    let child = in_session(&store, "child", "child", ThreadStart::Fork { of: aside, at: Seq(6) });
+    let main = root(&*store, "gone");
+    append(&*store, main, events(Seq(1), "uafrfr"));
+    let side = in_session(&*store, "gone", "side", ThreadStart::Fork { of: main, at: Seq(5) });
+    append(&*store, side, events(Seq(6), "ruaua"));
+    let heir = in_session(&*store, "heir", "heir", ThreadStart::Fork { of: side, at: Seq(7) });
+    append(&*store, heir, vec![user("own")]);
+    let aside = in_session(&*store, "gone", "aside", ThreadStart::Fork { of: heir, at: Seq(8) });
+    let child = in_session(&*store, "child", "child", ThreadStart::Fork { of: aside, at: Seq(6) });
     let entry = LedgerEntry {
         id: "1".into(),
         channel: "mail".into(),
@@ -201,12 +201,12 @@ fn what_a_fork_elsewhere_shares_becomes_its_own() {
         raw: "{}".into(),
     };
     store.ledger_add(&entry, &[EventId { thread: main, seq: Seq(2) }]).unwrap();
-    let before = [heir, child].map(|id| (seen(&store, id), store.turns(id).unwrap().len()));
+    let before = [heir, child].map(|id| (seen(&*store, id), store.turns(id).unwrap().len()));
 
     let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
     // Of `main` five events are shared, of `side` two; `aside` had none of its own.
     assert_eq!((erased.threads, erased.events, erased.shared), (3, 4, 7));
-    assert_eq!([heir, child].map(|id| (seen(&store, id), store.turns(id).unwrap().len())), before);
+    assert_eq!([heir, child].map(|id| (seen(&*store, id), store.turns(id).unwrap().len())), before);
     let threads = store.threads(session("heir")).unwrap();
     assert_eq!(
         threads.iter().map(|row| (row.id, row.start.clone())).collect::<Vec<_>>(),
@@ -216,36 +216,36 @@ fn what_a_fork_elsewhere_shares_becomes_its_own() {
     assert_eq!(store.ledger_turns("mail", "1").unwrap(), [EventId { thread: heir, seq: Seq(2) }]);
     assert!(store.session(session("gone")).is_err());
     assert!(matches!(store.head(side), Err(StoreError::UnknownThread(_))));
-    assert_healthy(&store);
+    assert_healthy(&*store);
 }
 
 #[test]
 fn an_erased_thread_can_be_made_again_beside_its_forks() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "gone");
-    append(&store, main, events(Seq(1), "uaua"));
-    let heir = in_session(&store, "heir", "heir", ThreadStart::Fork { of: main, at: Seq(2) });
-    let before = seen(&store, heir);
+    let main = root(&*store, "gone");
+    append(&*store, main, events(Seq(1), "uaua"));
+    let heir = in_session(&*store, "heir", "heir", ThreadStart::Fork { of: main, at: Seq(2) });
+    let before = seen(&*store, heir);
     store.erase(session("gone"), Timestamp(1)).unwrap();
-    root(&store, "gone");
+    root(&*store, "gone");
     store.append(main, Seq::START, events(Seq(1), "uaua")).unwrap();
     assert_eq!(store.session(session("gone")).unwrap().events, 4);
     assert_eq!(store.threads(session("heir")).unwrap().len(), 1);
-    assert_eq!(seen(&store, heir), before);
-    assert_healthy(&store);
+    assert_eq!(seen(&*store, heir), before);
+    assert_healthy(&*store);
 }
 
 #[test]
 fn a_second_erasure_removes_what_the_first_left_to_its_fork() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "gone");
+    let main = root(&*store, "gone");
     for turn in 0..100 {
-        append(&store, main, vec![user(if turn < 5 { "early" } else { CANARY })]);
+        append(&*store, main, vec![user(if turn < 5 { "early" } else { CANARY })]);
     }
-    let early = in_session(&store, "early", "early", ThreadStart::Fork { of: main, at: Seq(5) });
-    in_session(&store, "late", "late", ThreadStart::Fork { of: main, at: Seq(100) });
+    let early = in_session(&*store, "early", "early", ThreadStart::Fork { of: main, at: Seq(5) });
+    in_session(&*store, "late", "late", ThreadStart::Fork { of: main, at: Seq(100) });
     store.erase(session("gone"), Timestamp(1)).unwrap();
     assert_eq!(
         store.search(&SearchQuery { limit: 1000, ..SearchQuery::everything(CANARY) }).unwrap().len(),
@@ -255,52 +255,52 @@ fn a_second_erasure_removes_what_the_first_left_to_its_fork() {
     assert_eq!((erased.threads, erased.events, erased.shared), (1, 100, 0));
     assert_eq!(store.search(&SearchQuery::everything(CANARY)).unwrap(), []);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
-    assert_eq!(seen(&store, early).len(), 5);
+    assert_eq!(seen(&*store, early).len(), 5);
     assert_eq!(store.search(&SearchQuery::everything("early")).unwrap().len(), 5);
-    assert_healthy(&store);
+    assert_healthy(&*store);
 }
 
 #[test]
 fn two_forks_of_one_session_go_on_sharing_what_they_shared() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "gone");
-    append(&store, main, events(Seq(1), "uauaua"));
-    append(&store, main, vec![picture(&[5; 3000])]);
-    let older = in_session(&store, "heir", "older", ThreadStart::Fork { of: main, at: Seq(3) });
-    let younger = in_session(&store, "heir", "younger", ThreadStart::Fork { of: main, at: Seq(7) });
-    let before = [older, younger].map(|id| seen(&store, id));
+    let main = root(&*store, "gone");
+    append(&*store, main, events(Seq(1), "uauaua"));
+    append(&*store, main, vec![picture(&[5; 3000])]);
+    let older = in_session(&*store, "heir", "older", ThreadStart::Fork { of: main, at: Seq(3) });
+    let younger = in_session(&*store, "heir", "younger", ThreadStart::Fork { of: main, at: Seq(7) });
+    let before = [older, younger].map(|id| seen(&*store, id));
     let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
     assert_eq!((erased.events, erased.shared, erased.media), (0, 7, 0));
-    assert_eq!([older, younger].map(|id| seen(&store, id)), before);
+    assert_eq!([older, younger].map(|id| seen(&*store, id)), before);
     assert_eq!(store.thread(younger).unwrap().start, ThreadStart::Fork { of: older, at: Seq(3) });
     assert_eq!(store.session(session("heir")).unwrap().events, 7);
-    assert_healthy(&store);
+    assert_healthy(&*store);
 }
 
 #[test]
 fn a_fork_of_less_than_its_parent_shares_keeps_no_more_than_that() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "gone");
-    append(&store, main, events(Seq(1), "uaua"));
-    let side = in_session(&store, "gone", "side", ThreadStart::Fork { of: main, at: Seq(3) });
-    append(&store, side, vec![user(CANARY)]);
-    let heir = in_session(&store, "heir", "heir", ThreadStart::Fork { of: side, at: Seq(2) });
-    let empty = in_session(&store, "empty", "empty", ThreadStart::Fork { of: side, at: Seq::START });
-    let before = seen(&store, heir);
+    let main = root(&*store, "gone");
+    append(&*store, main, events(Seq(1), "uaua"));
+    let side = in_session(&*store, "gone", "side", ThreadStart::Fork { of: main, at: Seq(3) });
+    append(&*store, side, vec![user(CANARY)]);
+    let heir = in_session(&*store, "heir", "heir", ThreadStart::Fork { of: side, at: Seq(2) });
+    let empty = in_session(&*store, "empty", "empty", ThreadStart::Fork { of: side, at: Seq::START });
+    let before = seen(&*store, heir);
     let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
     assert_eq!((erased.threads, erased.events, erased.shared), (2, 3, 2));
-    assert_eq!(seen(&store, heir), before);
+    assert_eq!(seen(&*store, heir), before);
     assert_eq!(store.thread(empty).unwrap().start, ThreadStart::Root);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
-    assert_healthy(&store);
+    assert_healthy(&*store);
 }
 
 /// Sessions that fork each other, and what is done to them.
 struct Family {
     place: Place,
-    store: SqliteStore,
+    store: Arc<dyn Store>,
     threads: Vec<NewThread>,
     /// Every event says a word of its own, so that it can be looked for.
     words: usize,
@@ -340,7 +340,7 @@ impl Family {
             *event = user(&format!("{WORD}{}", self.words));
             self.words += 1;
         }
-        append(&self.store, id, batch);
+        append(&*self.store, id, batch);
         self.record(id);
     }
 
@@ -364,7 +364,7 @@ impl Family {
             error: Some(note.clone()),
             refusal: None,
         };
-        let queued = NewJob { detail: note.clone(), ..job(&self.store, id, &note, head) };
+        let queued = NewJob { detail: note.clone(), ..job(&*self.store, id, &note, head) };
         let records = vec![
             CommitRecord::Content(policy()),
             CommitRecord::Content(own),
@@ -399,7 +399,7 @@ impl Family {
             let view = |thread: &NewThread| {
                 let mut exchanges = family.store.exchanges(thread.session, 0, usize::MAX).unwrap();
                 exchanges.retain(|row| row.thread == thread.id);
-                (seen(&family.store, thread.id), calls_seen(&family.store, thread.id), exchanges)
+                (seen(&*family.store, thread.id), calls_seen(&*family.store, thread.id), exchanges)
             };
             family.threads.iter().map(view).collect::<Vec<_>>()
         };
@@ -411,14 +411,14 @@ impl Family {
             self.begin(thread.id, erased, ThreadStart::Root, "uau");
         }
         assert_eq!(views(self)[..before.len()], before);
-        assert_healthy(&self.store);
+        assert_healthy(&*self.store);
     }
 
     /// What is found is what is seen, in the index and in the files, and what is derived is what would be made anew.
     fn check(&self) {
         let (mut left, mut notes) = (BTreeSet::new(), BTreeSet::new());
         for thread in &self.threads {
-            let view = all(&self.store, thread.id);
+            let view = all(&*self.store, thread.id);
             let turns: Vec<_> =
                 self.store.turns(thread.id).unwrap().into_iter().map(|row| row.turn).collect();
             assert_eq!(turns, TurnBuilder::of(&view));
@@ -445,7 +445,7 @@ impl Family {
         }
         assert_eq!(words_in(self.place.directory.path(), WORD), left);
         assert_eq!(words_in(self.place.directory.path(), NOTE), notes);
-        assert_healthy(&self.store);
+        assert_healthy(&*self.store);
         let made = derived(&self.place);
         self.store.rebuild().unwrap();
         assert_eq!(derived(&self.place), made);
@@ -491,39 +491,42 @@ proptest! {
 fn a_backup_is_whole_private_and_never_overwrites() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "s");
+    let id = root(&*store, "s");
     append(
-        &store,
+        &*store,
         id,
         (0..3000).map(|number| user(&format!("event {number} {}", "text ".repeat(40)))).collect(),
     );
-    commit(&store, id, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(Seq(3000)))]);
-    ready(&store, id, "key", Seq(3000));
+    commit(&*store, id, vec![CommitRecord::Content(policy()), CommitRecord::Call(call(Seq(3000)))]);
+    ready(&*store, id, "key", Seq(3000));
     let to = place.directory.path().join("copy.db");
     let mut reports = Vec::new();
     // Appends meanwhile neither stop the copy nor get into it.
     store
-        .backup(&to, &mut |progress| {
-            append(&store, id, vec![user("later")]);
+        .backup(&StoreLocation::named(&to).unwrap(), &mut |progress| {
+            append(&*store, id, vec![user("later")]);
             reports.push(progress);
         })
         .unwrap();
     assert!(reports.len() > 2, "{reports:?}");
     assert!(reports.windows(2).all(|pair| pair[0].done < pair[1].done && pair[0].total == pair[1].total));
     assert_eq!(reports.last().map(|last| last.done), reports.last().map(|last| last.total));
-    let copy = SqliteStore::open(&to, counting()).unwrap();
-    assert_eq!(all(&copy, id), all(&store, id)[..3000]);
+    let copy = open_at(&to, counting()).unwrap();
+    assert_eq!(all(&*copy, id), all(&*store, id)[..3000]);
     assert_eq!(copy.calls(id, 0, 9).unwrap(), store.calls(id, 0, 9).unwrap());
     assert_eq!(copy.ready_job(id).unwrap().unwrap(), store.ready_job(id).unwrap().unwrap());
     assert_eq!(copy.content(policy().hash).unwrap(), Some(policy().text));
     assert!(copy.doctor().unwrap().is_healthy());
-    let error = store.backup(&to, &mut |_| {}).unwrap_err();
+    let error = store.backup(&StoreLocation::named(&to).unwrap(), &mut |_| {}).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("{} exists already; it is not overwritten, give another path", to.display())
     );
     let nowhere = place.directory.path().join("no/such/place");
-    assert!(matches!(store.backup(&nowhere, &mut |_| {}), Err(StoreError::Io { .. })));
+    assert!(matches!(
+        store.backup(&StoreLocation::named(&nowhere).unwrap(), &mut |_| {}),
+        Err(StoreError::Io { .. })
+    ));
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -535,10 +538,10 @@ fn a_backup_is_whole_private_and_never_overwrites() {
 fn erased_bytes_wait_for_a_reader_of_old_pages() {
     let place = Place::new();
     let options =
-        SqliteOptions { busy_timeout: std::time::Duration::from_millis(50), ..SqliteOptions::default() };
-    let store = SqliteStore::open(&place.path(), options).unwrap();
-    let id = root(&store, "gone");
-    append(&store, id, vec![user(CANARY)]);
+        StoreOptions { busy_timeout: std::time::Duration::from_millis(50), ..StoreOptions::default() };
+    let store = open_at(&place.path(), options).unwrap();
+    let id = root(&*store, "gone");
+    append(&*store, id, vec![user(CANARY)]);
     let reader = place.raw();
     reader.execute_batch("BEGIN; SELECT count(*) FROM events;").unwrap();
     let erased = store.erase(session("gone"), Timestamp(0)).unwrap();

@@ -1,15 +1,21 @@
 //! Property tests, named after the invariants they are about.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use epitome_core::{
     Event, EventId, Fact, LoggedEvent, Seq, ThreadId, TokenCounter, Tokens, turn::TurnBuilder,
 };
-use epitome_store::{EventLog, MemoryLog, NewThread, SqliteStore, StoreError, ThreadStart};
+use epitome_store::{NewThread, Store, StoreError, ThreadStart};
 use proptest::prelude::*;
 use rusqlite::types::Value;
 
-use crate::support::{Place, Quarters, events, session, thread};
+use crate::{
+    model::ModelLog,
+    support::{Place, Quarters, events, session, thread},
+};
 
 /// A few events, in the letters of [`events`].
 const SHORT: &str = "[uiafFrgckmpxvVwWLjqn]{1,6}";
@@ -38,17 +44,17 @@ fn life() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..25)
 }
 
-/// Lives the steps on a SQLite file, a memory log beside it as the model. Gives all threads.
-fn live(place: &Place, memory: &MemoryLog, steps: &[Step]) -> (SqliteStore, Vec<ThreadId>) {
+/// Lives the steps on a SQLite file, a model of a log beside it. Gives all threads.
+fn live(place: &Place, memory: &ModelLog, steps: &[Step]) -> (Arc<dyn Store>, Vec<ThreadId>) {
     live_in(Place::open, place, memory, steps)
 }
 
 fn live_in(
-    open: fn(&Place) -> SqliteStore,
+    open: fn(&Place) -> Arc<dyn Store>,
     place: &Place,
-    memory: &MemoryLog,
+    memory: &ModelLog,
     steps: &[Step],
-) -> (SqliteStore, Vec<ThreadId>) {
+) -> (Arc<dyn Store>, Vec<ThreadId>) {
     let mut store = open(place);
     let first = NewThread {
         id: thread("0"),
@@ -94,7 +100,7 @@ fn live_in(
     (store, threads)
 }
 
-fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<LoggedEvent> {
+fn all(log: &dyn Store, thread: ThreadId) -> Vec<LoggedEvent> {
     log.read(thread, Seq::START, usize::MAX).expect("known")
 }
 
@@ -124,24 +130,24 @@ proptest! {
 
     #[test]
     fn a_fork_is_a_copy_of_the_prefix(steps in life()) {
-        let (place, memory) = (Place::new(), MemoryLog::new());
+        let (place, memory) = (Place::new(), ModelLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         for thread in &threads {
-            let events = all(&store, *thread);
-            prop_assert_eq!(&events, &all(&memory, *thread));
+            let events = all(&*store, *thread);
+            prop_assert_eq!(&events, &memory.all(*thread));
             if let ThreadStart::Fork { of, at } = store.thread(*thread).unwrap().start {
                 let shared = usize::try_from(at.0).unwrap();
-                prop_assert_eq!(&events[..shared], &all(&store, of)[..shared]);
+                prop_assert_eq!(&events[..shared], &all(&*store, of)[..shared]);
             }
         }
     }
 
     #[test]
     fn turns_of_a_view_are_those_derived_from_its_events(steps in life()) {
-        let (place, memory) = (Place::new(), MemoryLog::new());
+        let (place, memory) = (Place::new(), ModelLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         let mut followed: HashSet<EventId> = HashSet::new();
-        let views: Vec<_> = threads.iter().map(|thread| TurnBuilder::of(&all(&memory, *thread))).collect();
+        let views: Vec<_> = threads.iter().map(|thread| TurnBuilder::of(&memory.all(*thread))).collect();
         followed.extend(views.iter().flatten().filter_map(|turn| turn.parent));
         for (thread, expected) in threads.iter().zip(&views) {
             let rows = store.turns(*thread).unwrap();
@@ -157,7 +163,7 @@ proptest! {
 
     #[test]
     fn a_traversal_visits_every_turn_once(steps in life()) {
-        let (place, memory) = (Place::new(), MemoryLog::new());
+        let (place, memory) = (Place::new(), ModelLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         for thread in threads {
             let rows = store.turns(thread).unwrap();
@@ -180,7 +186,7 @@ proptest! {
 
     #[test]
     fn dropping_and_rebuilding_every_derived_table_changes_nothing(steps in life()) {
-        let (place, memory) = (Place::new(), MemoryLog::new());
+        let (place, memory) = (Place::new(), ModelLog::new());
         let (store, _) = live(&place, &memory, &steps);
         let before = derived(&place);
         let report = store.doctor().unwrap();
@@ -198,8 +204,8 @@ proptest! {
     #[test]
     fn what_is_derived_late_is_the_same_for_whoever_asks(steps in life(), is_asked in any::<bool>()) {
         let (place, late) = (Place::new(), Place::new());
-        let (store, threads) = live(&place, &MemoryLog::new(), &steps);
-        let (lagging, _) = live_in(Place::open_late, &late, &MemoryLog::new(), &steps);
+        let (store, threads) = live(&place, &ModelLog::new(), &steps);
+        let (lagging, _) = live_in(Place::open_late, &late, &ModelLog::new(), &steps);
         if is_asked {
             for thread in threads {
                 prop_assert_eq!(lagging.turns(thread).unwrap(), store.turns(thread).unwrap());
@@ -215,7 +221,7 @@ proptest! {
 
     #[test]
     fn a_session_counts_every_event_its_threads_show_once(steps in life()) {
-        let (place, memory) = (Place::new(), MemoryLog::new());
+        let (place, memory) = (Place::new(), ModelLog::new());
         let (store, threads) = live(&place, &memory, &steps);
         for row in store.sessions().unwrap() {
             prop_assert_eq!(&store.session(row.id).unwrap(), &row);
@@ -223,7 +229,7 @@ proptest! {
             let mut turns = HashSet::new();
             let mut loops = 0;
             for thread in threads.iter().filter(|thread| store.thread(**thread).unwrap().session == row.id) {
-                let view = all(&memory, *thread);
+                let view = memory.all(*thread);
                 let seen = TurnBuilder::of(&view);
                 loops = seen.last().map_or(0, |turn| turn.loop_index + 1);
                 turns.extend(seen.into_iter().map(|turn| turn.id));
@@ -252,7 +258,7 @@ proptest! {
         byte in any::<prop::sample::Index>(),
         bit in 0..7_u8,
     ) {
-        let (place, memory) = (Place::new(), MemoryLog::new());
+        let (place, memory) = (Place::new(), ModelLog::new());
         let (store, _) = live(&place, &memory, &steps);
         drop(store);
         let Some(place_changed) = flip(&place, row, column, byte, bit) else { return Ok(()) };
@@ -276,19 +282,19 @@ proptest! {
                 scope.spawn(move || {
                     let mut seen: Vec<LoggedEvent> = Vec::new();
                     for script in scripts {
-                        push(store, new.id, script);
+                        push(&**store, new.id, script);
                         // What was once read is read for ever.
-                        let now = all(store, new.id);
+                        let now = all(&**store, new.id);
                         assert_eq!(now[..seen.len()], seen);
                         seen = now;
                     }
                 });
             }
         });
-        let events = all(&first, new.id);
+        let events = all(&*first, new.id);
         prop_assert_eq!(events.len(), total);
         prop_assert!(events.iter().zip(1..).all(|(event, place)| event.id.seq == Seq(place)));
-        prop_assert_eq!(&events, &all(&second, new.id));
+        prop_assert_eq!(&events, &all(&*second, new.id));
         let report = second.doctor().unwrap();
         prop_assert!(report.is_healthy(), "{:#?}", report);
     }
@@ -300,7 +306,7 @@ fn tokens(event: &Event) -> u64 {
     tokens
 }
 
-fn push(store: &SqliteStore, thread: ThreadId, script: &str) {
+fn push(store: &dyn Store, thread: ThreadId, script: &str) {
     let mut after = Seq::START;
     loop {
         match store.append(thread, after, events(after.next(), script)) {
@@ -311,8 +317,8 @@ fn push(store: &SqliteStore, thread: ThreadId, script: &str) {
     }
 }
 
-fn reverted(memory: &MemoryLog, thread: ThreadId, compaction: Seq) -> bool {
-    let events = all(memory, thread);
+fn reverted(memory: &ModelLog, thread: ThreadId, compaction: Seq) -> bool {
+    let events = memory.all(thread);
     let after = events.iter().rev().take_while(|event| event.id.seq > compaction);
     let last_word = after.filter_map(|event| match event.event.fact {
         Fact::CompactionReverted { compaction } => Some((compaction, true)),

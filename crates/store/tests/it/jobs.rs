@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::Arc,
 };
 
 use epitome_core::{
@@ -12,7 +13,7 @@ use epitome_core::{
     event::{CompactionTrigger, Timestamp},
 };
 use epitome_store::{
-    EventLog, SqliteStore, StoreError, ThreadStart,
+    Store, StoreError, ThreadStart,
     records::{
         AttemptFilter, CommitRecord, JobAttempt, JobId, JobState, NewJob, NewSummary, RetryDecision,
         ThreadCommit,
@@ -23,11 +24,11 @@ use tempfile::TempDir;
 
 use crate::{
     calls::commit,
-    support::{Place, append, counting, events, in_session, root},
+    support::{Place, append, counting, events, in_session, open_at, root},
 };
 
 /// A job for everything up to `through`.
-pub(crate) fn job(store: &SqliteStore, thread: ThreadId, key: &str, through: Seq) -> NewJob {
+pub(crate) fn job(store: &dyn Store, thread: ThreadId, key: &str, through: Seq) -> NewJob {
     let covered = store.read(thread, through, 1).unwrap();
     NewJob {
         id: JobId::derived(&[&thread.to_string(), key]),
@@ -47,14 +48,14 @@ pub(crate) fn job(store: &SqliteStore, thread: ThreadId, key: &str, through: Seq
 }
 
 /// Queues a job.
-fn queue(store: &SqliteStore, thread: ThreadId, key: &str, through: Seq) -> JobId {
+fn queue(store: &dyn Store, thread: ThreadId, key: &str, through: Seq) -> JobId {
     let new = job(store, thread, key, through);
     commit(store, thread, vec![CommitRecord::Job(new.clone())]);
     new.id
 }
 
 /// Queues a job and does it.
-pub(crate) fn ready(store: &SqliteStore, thread: ThreadId, key: &str, through: Seq) -> JobId {
+pub(crate) fn ready(store: &dyn Store, thread: ThreadId, key: &str, through: Seq) -> JobId {
     let id = queue(store, thread, key, through);
     let claimed = store.claim_job("worker", Timestamp(0), Timestamp(10), Some(thread)).unwrap().unwrap();
     assert_eq!(claimed.job.id, id);
@@ -83,7 +84,7 @@ fn attempt(error: Option<&str>) -> JobAttempt {
     }
 }
 
-fn state(store: &SqliteStore, id: JobId) -> JobState {
+fn state(store: &dyn Store, id: JobId) -> JobState {
     store.job(id).unwrap().state
 }
 
@@ -91,8 +92,8 @@ fn state(store: &SqliteStore, id: JobId) -> JobState {
 fn a_job_goes_from_queued_to_adopted() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "uaua"));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uaua"));
     let new = NewJob {
         first: Seq(2),
         first_kept: Some(Seq(3)),
@@ -101,7 +102,7 @@ fn a_job_goes_from_queued_to_adopted() {
         focus: Some("tests".into()),
         detail: "[1]".into(),
         created: Timestamp(-4),
-        ..job(&store, id, "key", Seq(2))
+        ..job(&*store, id, "key", Seq(2))
     };
     // The marker is written with the job.
     store
@@ -123,7 +124,7 @@ fn a_job_goes_from_queued_to_adopted() {
     assert_eq!(store.claim_job("bob", Timestamp(19), Timestamp(30), None).unwrap(), None);
     assert!(store.heartbeat(new.id, "ann", Timestamp(19), Timestamp(29)).unwrap());
     assert!(!store.heartbeat(new.id, "bob", Timestamp(19), Timestamp(99)).unwrap());
-    assert_eq!(state(&store, new.id), running(29));
+    assert_eq!(state(&*store, new.id), running(29));
     assert_eq!(store.running_job(id).unwrap().map(|job| job.attempts), Some(1));
 
     assert!(
@@ -151,7 +152,7 @@ fn a_job_goes_from_queued_to_adopted() {
     let adopted = CommitRecord::Adopted { job: new.id, compaction: Seq(6) };
     let compaction = ThreadCommit::new(id, Seq(5), events(Seq(6), "c"), vec![adopted.clone()]);
     store.commit(compaction).unwrap();
-    assert_eq!(state(&store, new.id), JobState::Adopted { compaction: Seq(6) });
+    assert_eq!(state(&*store, new.id), JobState::Adopted { compaction: Seq(6) });
     assert_eq!(store.ready_job(id).unwrap(), None);
     let again = ThreadCommit::new(id, Seq(6), vec![], vec![adopted]);
     assert!(matches!(store.commit(again), Err(StoreError::JobNotReady(job)) if job == new.id));
@@ -162,7 +163,7 @@ fn a_job_goes_from_queued_to_adopted() {
     assert_eq!(store.attempts(AttemptFilter::All, Some("model"), 1).unwrap(), attempts[..1]);
     assert_eq!(store.attempts(AttemptFilter::All, Some("another"), 9).unwrap(), []);
     assert_eq!(store.attempts(AttemptFilter::Thread(id), Some("model"), 9).unwrap(), attempts);
-    let other = root(&store, "other");
+    let other = root(&*store, "other");
     assert_eq!(store.attempts(AttemptFilter::Thread(other), None, 9).unwrap(), []);
     assert!(store.doctor().unwrap().is_healthy());
 }
@@ -171,22 +172,22 @@ fn a_job_goes_from_queued_to_adopted() {
 fn what_was_given_up_or_cancelled_is_nobodys() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "uac"));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uac"));
     let [failed, waiting, running, done] = ["failed", "waiting", "running", "done"].map(|key| {
-        let job = queue(&store, id, key, Seq(2));
+        let job = queue(&*store, id, key, Seq(2));
         if key != "waiting" {
             store.claim_job(key, Timestamp(0), Timestamp(9), None).unwrap();
         }
         job
     });
     // The oldest was queued first, so `running` and `done` had `waiting` and `running` before them.
-    assert_eq!(state(&store, waiting), JobState::Running { worker: "running".into(), until: Timestamp(9) });
-    assert_eq!(state(&store, running), JobState::Running { worker: "done".into(), until: Timestamp(9) });
+    assert_eq!(state(&*store, waiting), JobState::Running { worker: "running".into(), until: Timestamp(9) });
+    assert_eq!(state(&*store, running), JobState::Running { worker: "done".into(), until: Timestamp(9) });
     assert!(store.fail_job(failed, "failed", attempt(Some("no")), RetryDecision::GiveUp).unwrap());
     assert!(store.finish_job(waiting, "running", summary("a"), attempt(None)).unwrap());
     for job in [failed, waiting, running, done] {
-        commit(&store, id, vec![CommitRecord::CancelJob { job, reason: "overtaken".into() }]);
+        commit(&*store, id, vec![CommitRecord::CancelJob { job, reason: "overtaken".into() }]);
     }
     // What had failed stays failed; all else is cancelled, also what was ready or had a worker.
     let states = [failed, waiting, running, done].map(|job| {
@@ -215,9 +216,9 @@ fn what_was_given_up_or_cancelled_is_nobodys() {
 fn a_worker_whose_time_ran_out_is_not_heard_once_another_has_its_job() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "ua"));
-    let job = queue(&store, id, "key", Seq(2));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "ua"));
+    let job = queue(&*store, id, "key", Seq(2));
     store.claim_job("ann", Timestamp(0), Timestamp(10), None).unwrap().unwrap();
     assert!(!store.heartbeat(job, "ann", Timestamp(10), Timestamp(20)).unwrap());
     assert_eq!(
@@ -236,20 +237,20 @@ fn a_worker_whose_time_ran_out_is_not_heard_once_another_has_its_job() {
 fn a_fork_has_no_part_in_its_parents_jobs() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "uac"));
-    let job = ready(&store, id, "key", Seq(2));
-    queue(&store, id, "next", Seq(3));
-    let fork = in_session(&store, "t", "fork", ThreadStart::Fork { of: id, at: Seq(3) });
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uac"));
+    let job = ready(&*store, id, "key", Seq(2));
+    queue(&*store, id, "next", Seq(3));
+    let fork = in_session(&*store, "t", "fork", ThreadStart::Fork { of: id, at: Seq(3) });
     assert_eq!((store.ready_job(fork).unwrap(), store.running_job(fork).unwrap()), (None, None));
     assert_eq!((store.jobs(Some(fork)).unwrap(), store.summaries(fork).unwrap()), (vec![], vec![]));
     assert_eq!(store.claim_job("w", Timestamp(0), Timestamp(1), Some(fork)).unwrap(), None);
-    append(&store, fork, events(Seq(4), "c"));
+    append(&*store, fork, events(Seq(4), "c"));
     let records = vec![CommitRecord::Adopted { job, compaction: Seq(4) }];
     let error = store.commit(ThreadCommit::new(fork, Seq(4), vec![], records)).unwrap_err();
     assert!(matches!(error, StoreError::Misplaced { .. }), "{error}");
     // The same span may be summarised for each.
-    let own = queue(&store, fork, "key", Seq(2));
+    let own = queue(&*store, fork, "key", Seq(2));
     assert_eq!(store.running_job(fork).unwrap().map(|row| row.job.id), Some(own));
     assert_ne!(own, job);
     // Only a compaction of the thread can be what was adopted.
@@ -262,10 +263,10 @@ fn a_fork_has_no_part_in_its_parents_jobs() {
 fn the_database_refuses_to_change_what_a_job_does_or_to_turn_it_back() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "uac"));
-    ready(&store, id, "key", Seq(2));
-    queue(&store, id, "queued", Seq(2));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uac"));
+    ready(&*store, id, "key", Seq(2));
+    queue(&*store, id, "queued", Seq(2));
     let raw = place.raw();
     for column in
         ["id", "thread", "key", "marker", "first", "through", "first_kept", "base", "link", "detail"]
@@ -325,7 +326,7 @@ const LEASE: i64 = 10;
 /// A store with workers, and what must be true of its jobs.
 struct Yard {
     /// Two handles, as two processes would have.
-    stores: [SqliteStore; 2],
+    stores: [Arc<dyn Store>; 2],
     thread: ThreadId,
     now: i64,
     jobs: BTreeMap<JobId, JobState>,
@@ -339,8 +340,8 @@ struct Yard {
 impl Yard {
     fn new(place: &Place) -> Self {
         let stores = [place.open(), place.open()];
-        let thread = root(&stores[0], "t");
-        append(&stores[0], thread, events(Seq(1), "uac"));
+        let thread = root(&*stores[0], "t");
+        append(&*stores[0], thread, events(Seq(1), "uac"));
         let workers = ["0", "1"].map(|name| (name.to_owned(), BTreeSet::new()));
         Self {
             stores,
@@ -370,7 +371,7 @@ impl Yard {
         match step {
             Step::Queue => {
                 let key = self.jobs.len().to_string();
-                let id = queue(&self.stores[0], self.thread, &key, Seq(2));
+                let id = queue(&*self.stores[0], self.thread, &key, Seq(2));
                 self.jobs.insert(id, JobState::Queued);
             }
             Step::Wait(time) => self.now += time,
@@ -385,7 +386,7 @@ impl Yard {
                 let ids: Vec<JobId> = self.jobs.keys().copied().collect();
                 let Some(job) = (!ids.is_empty()).then(|| ids[which.index(ids.len())]) else { return };
                 commit(
-                    &self.stores[0],
+                    &*self.stores[0],
                     self.thread,
                     vec![CommitRecord::CancelJob { job, reason: "x".into() }],
                 );
@@ -546,7 +547,7 @@ fn work_as_told() {
     else {
         return;
     };
-    let store = SqliteStore::open(Path::new(&path), counting()).unwrap();
+    let store = open_at(Path::new(&path), counting()).unwrap();
     let now = Timestamp(what.split(' ').nth(1).map_or(0, |now| now.parse().unwrap()));
     let until = Timestamp(now.0 + LEASE);
     let say = |words: &str| writeln!(std::io::stdout(), "{words}").unwrap();
@@ -573,10 +574,10 @@ fn line(output: &mut impl BufRead, start: &str) -> String {
 fn of_several_processes_one_gets_each_job() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "ua"));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "ua"));
     for number in 0..60 {
-        queue(&store, id, &number.to_string(), Seq(2));
+        queue(&*store, id, &number.to_string(), Seq(2));
     }
     let mut children: Vec<_> = ["a", "b", "c"]
         .map(|name| worker(&place.path(), name, "finish"))
@@ -608,11 +609,11 @@ fn a_job_whose_worker_is_killed_is_done_by_another() {
     const ROUNDS: i64 = 12;
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("epitome.db");
-    let store = SqliteStore::open(&path, counting()).unwrap();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "ua"));
+    let store = open_at(&path, counting()).unwrap();
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "ua"));
     for round in 0..ROUNDS {
-        let job = queue(&store, id, &round.to_string(), Seq(2));
+        let job = queue(&*store, id, &round.to_string(), Seq(2));
         let now = round * 100;
         let mut dying = worker(&path, "dying", &format!("hold {now}"));
         let mut output = BufReader::new(dying.stdout.take().unwrap());
@@ -632,7 +633,7 @@ fn a_job_whose_worker_is_killed_is_done_by_another() {
     }
     // Killed while they finish one job after the other: each is ready with its summary, or as it was.
     for number in 0..200 {
-        queue(&store, id, &format!("more {number}"), Seq(2));
+        queue(&*store, id, &format!("more {number}"), Seq(2));
     }
     let mut now = ROUNDS * 100;
     while store.running_job(id).unwrap().is_some() {

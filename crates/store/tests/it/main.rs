@@ -12,6 +12,7 @@ mod foreign;
 mod invariants;
 mod jobs;
 mod media;
+mod model;
 mod noted;
 mod recognition;
 mod records;

@@ -6,7 +6,6 @@ use epitome_core::{
     event::{RawDialect, RawJson},
     media::Media,
 };
-use epitome_store::EventLog;
 
 use crate::support::{Place, append, root};
 
@@ -30,9 +29,9 @@ fn a_picture_in_many_messages_is_stored_once() {
     let place = Place::new();
     let store = place.open();
     let bytes: Vec<u8> = (0..300_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let id = root(&store, "t");
+    let id = root(&*store, "t");
     let sent: Vec<Event> = (0..10).map(|_| picture(&bytes)).collect();
-    append(&store, id, sent.clone());
+    append(&*store, id, sent.clone());
     let read: Vec<Event> =
         store.read(id, Seq(1), 100).unwrap().into_iter().map(|logged| logged.event).collect();
     assert_eq!(read, sent);
@@ -56,9 +55,9 @@ fn a_changed_or_missing_medium_is_named() {
     let check = |sql: &str| {
         let place = Place::new();
         let store = place.open();
-        let id = root(&store, "t");
+        let id = root(&*store, "t");
         let bytes = vec![9; 5000];
-        append(&store, id, vec![picture(&bytes)]);
+        append(&*store, id, vec![picture(&bytes)]);
         drop(store);
         let raw = place.raw();
         raw.execute_batch("DROP TRIGGER media_are_never_changed; DROP TRIGGER media_are_never_deleted;")
@@ -78,7 +77,7 @@ fn a_changed_or_missing_medium_is_named() {
 fn a_hostile_raw_text_comes_back_too() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
+    let id = root(&*store, "t");
     let bytes = vec![3; 4000];
     let code = STANDARD.encode(&bytes);
     let hash = Digest::of(&bytes);
@@ -92,7 +91,7 @@ fn a_hostile_raw_text_comes_back_too() {
     for text in texts {
         let mut event = picture(&bytes);
         event.raw.json = text.as_str().into();
-        let head = append(&store, id, vec![event]);
+        let head = append(&*store, id, vec![event]);
         assert_eq!(&*store.read(id, head.seq, 1).unwrap()[0].event.raw.json, text);
     }
     assert!(store.doctor().unwrap().is_healthy());

@@ -1,7 +1,7 @@
 //! Events of which something was found out before they are stored: that saves work and changes nothing.
 
 use epitome_core::{AnnotatedEvent, ChainLink, Seq, TokenCounter, Tokens};
-use epitome_store::{EventLog, SqliteStore, records::ThreadCommit};
+use epitome_store::{Store, records::ThreadCommit};
 
 use crate::support::{Place, Quarters, append, events, root, user};
 
@@ -24,10 +24,10 @@ fn check(note: impl Fn(&AnnotatedEvent, ChainLink)) {
         let (one, other) = (Place::new(), Place::new());
         let (plain, noted) = (open(&one), open(&other));
         let said = events(Seq(2), "iuafgrrgck");
-        let thread = root(&plain, "t");
-        append(&plain, thread, vec![user("first")]);
-        append(&plain, thread, said.clone());
-        let head = append(&noted, root(&noted, "t"), vec![user("first")]);
+        let thread = root(&*plain, "t");
+        append(&*plain, thread, vec![user("first")]);
+        append(&*plain, thread, said.clone());
+        let head = append(&*noted, root(&*noted, "t"), vec![user("first")]);
         let mut commit = ThreadCommit::new(thread, head.seq, said, Vec::new());
         let mut link = head.link;
         for event in &commit.events {
@@ -38,10 +38,10 @@ fn check(note: impl Fn(&AnnotatedEvent, ChainLink)) {
         let elsewhere = ThreadCommit { after: Seq(0), ..commit.clone() };
         noted.commit(elsewhere).unwrap_err();
         assert_eq!(noted.commit(commit.clone()).unwrap().link, link);
-        let all = |store: &SqliteStore| {
+        let all = |store: &dyn Store| {
             (store.read(thread, Seq(1), 100).unwrap(), store.text_counts(thread, Seq(1), 100).unwrap())
         };
-        assert_eq!(all(&noted), all(&plain));
+        assert_eq!(all(&*noted), all(&*plain));
         // A second place for the same notes.
         commit.after = noted.head(thread).unwrap().seq;
         noted.commit(commit).unwrap();

@@ -7,11 +7,12 @@ use epitome_core::{
     event::{Compaction, CompactionTrigger, RawDialect, RawJson, Summary, Timestamp},
 };
 use epitome_store::{
-    EventLog, NewThread, SqliteStore, StoreError, ThreadStart,
+    NewThread, Store, StoreError, StoreOptions, ThreadStart,
     records::{
         CommitRecord, ExchangeRow, HeadPromotion, NewExchange, NewFork, NewSession, SearchQuery,
         ThreadCommit, ThreadOpening,
     },
+    temporary_store,
 };
 use proptest::prelude::*;
 
@@ -50,7 +51,7 @@ fn opens(principal: &str, name: &str, start: ThreadStart) -> ThreadOpening {
     ThreadOpening { session: Some(new), thread: made, head: HeadPromotion::Yes }
 }
 
-fn open(store: &SqliteStore, principal: &str, name: &str, events: Vec<Event>) -> ThreadId {
+fn open(store: &dyn Store, principal: &str, name: &str, events: Vec<Event>) -> ThreadId {
     store.commit(ThreadCommit::opening(opens(principal, name, ThreadStart::Root), events, vec![])).unwrap();
     thread(name)
 }
@@ -101,7 +102,7 @@ fn a_session_its_thread_and_its_events_are_made_in_one_commit() {
 
 #[test]
 fn a_session_that_is_begun_at_two_moments_is_made_once() {
-    let store = SqliteStore::temporary(epitome_store::SqliteOptions::default()).unwrap();
+    let store = temporary_store(StoreOptions::default()).unwrap();
     let begin = |principal: &str, name: &str, key: Option<&str>, time: i64| {
         let mut opens = opens(principal, name, ThreadStart::Root);
         let id = session(name).with_time(Timestamp(time));
@@ -162,8 +163,8 @@ fn commits_that_are_made_together_are_each_there_or_refused() {
 fn of_an_opening_that_is_refused_nothing_is_left() {
     let place = Place::new();
     let store = place.open();
-    let other = root(&store, "other");
-    append(&store, other, events(Seq(1), "ua"));
+    let other = root(&*store, "other");
+    append(&*store, other, events(Seq(1), "ua"));
     let whole = opens("", "t", ThreadStart::Root);
     let check = |commit: ThreadCommit, expect: &str| {
         let error = store.commit(commit).unwrap_err().to_string();
@@ -221,7 +222,7 @@ fn of_an_opening_that_is_refused_nothing_is_left() {
 fn a_session_goes_on_with_the_thread_it_is_told_to() {
     let place = Place::new();
     let store = place.open();
-    let main = open(&store, "", "t", events(Seq(1), "ua"));
+    let main = open(&*store, "", "t", events(Seq(1), "ua"));
     let head = || store.session(session("t")).unwrap().head;
     let side = |name: &str, head: HeadPromotion| {
         let start = ThreadStart::Fork { of: main, at: Seq(1) };
@@ -271,19 +272,19 @@ fn the_last_event_of_an_answer_is_found_and_not_what_followed_it() {
     let place = Place::new();
     let store = place.open();
     let id = open(
-        &store,
+        &*store,
         "",
         "t",
         vec![user("hi"), item("one", "rs_1"), item("one", "msg_1"), item("one", "fc_1")],
     );
-    append(&store, id, events(Seq(5), "grr"));
-    append(&store, id, vec![item("two", "msg_2"), user("and")]);
+    append(&*store, id, events(Seq(5), "grr"));
+    append(&*store, id, vec![item("two", "msg_2"), user("and")]);
     let answer = |name: &str| store.answer_of("", &name.into()).unwrap();
     assert_eq!((answer("one"), answer("two"), answer("three")), (Some(at(id, 4)), Some(at(id, 8)), None));
     let found = |name: &str| store.item_of("", name).unwrap();
     assert_eq!((found("rs_1"), found("msg_2"), found("msg_3")), (Some(at(id, 2)), Some(at(id, 8)), None));
     // The origin of something that is no item is not its id.
-    append(&store, id, vec![user("elsewhere").from_origin("msg_9")]);
+    append(&*store, id, vec![user("elsewhere").from_origin("msg_9")]);
     assert_eq!(found("msg_9"), None);
 }
 
@@ -291,7 +292,7 @@ fn the_last_event_of_an_answer_is_found_and_not_what_followed_it() {
 fn a_history_is_recognised_after_its_clients_own_compaction() {
     let place = Place::new();
     let store = place.open();
-    let id = open(&store, "", "t", vec![user("a"), user("b")]);
+    let id = open(&*store, "", "t", vec![user("a"), user("b")]);
     let instead = [user("in short: a, b")];
     let fact = Fact::Compacted(Compaction {
         summary: Summary::Text("a, b".into()),
@@ -302,7 +303,7 @@ fn a_history_is_recognised_after_its_clients_own_compaction() {
         trigger: CompactionTrigger::Unknown,
     });
     append(
-        &store,
+        &*store,
         id,
         vec![Event { normal: Some(ending(&instead)), ..Event::from_fact(fact, None) }, user("c")],
     );
@@ -321,11 +322,11 @@ fn a_history_is_recognised_after_its_clients_own_compaction() {
 fn digests_are_those_of_the_view() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "t");
-    append(&store, main, events(Seq(1), "iuagrp"));
+    let main = root(&*store, "t");
+    append(&*store, main, events(Seq(1), "iuagrp"));
     let start = ThreadStart::Fork { of: main, at: Seq(4) };
-    let fork = crate::support::in_session(&store, "t", "fork", start);
-    append(&store, fork, events(Seq(5), "ua"));
+    let fork = crate::support::in_session(&*store, "t", "fork", start);
+    append(&*store, fork, events(Seq(5), "ua"));
     for (from, limit) in [(0, 99), (3, 99), (2, 3), (6, 1), (7, 9), (1, 0)] {
         let read = store.read(fork, Seq(from), limit).unwrap();
         let expected: Vec<_> =
@@ -339,7 +340,7 @@ fn digests_are_those_of_the_view() {
 fn exchanges_come_back_as_they_were_told_a_sessions_together() {
     let place = Place::new();
     let store = place.open();
-    let main = open(&store, "", "t", events(Seq(1), "ua"));
+    let main = open(&*store, "", "t", events(Seq(1), "ua"));
     let bare = NewExchange {
         model: None,
         status: None,
@@ -349,7 +350,7 @@ fn exchanges_come_back_as_they_were_told_a_sessions_together() {
         ending: "unreached".into(),
         ..exchange(Seq(1))
     };
-    let fork = crate::support::in_session(&store, "t", "fork", ThreadStart::Fork { of: main, at: Seq(2) });
+    let fork = crate::support::in_session(&*store, "t", "fork", ThreadStart::Fork { of: main, at: Seq(2) });
     let tell = |id: ThreadId, told: &NewExchange| {
         let after = store.head(id).unwrap().seq;
         store
@@ -357,7 +358,7 @@ fn exchanges_come_back_as_they_were_told_a_sessions_together() {
             .unwrap();
     };
     tell(main, &bare);
-    open(&store, "", "other", events(Seq(1), "ua"));
+    open(&*store, "", "other", events(Seq(1), "ua"));
     tell(thread("other"), &bare);
     tell(fork, &exchange(Seq(2)));
     let rows = store.exchanges(session("t"), 0, 9).unwrap();
@@ -383,7 +384,7 @@ fn exchanges_come_back_as_they_were_told_a_sessions_together() {
 fn a_session_never_changes_hands_and_no_fork_shows_another_principals_past() {
     let place = Place::new();
     let store = place.open();
-    let hers = open(&store, "ann", "t", events(Seq(1), "ua"));
+    let hers = open(&*store, "ann", "t", events(Seq(1), "ua"));
     let theirs = |error: StoreError, of: &str| match error {
         StoreError::OtherPrincipal(id) => assert_eq!(id, session(of)),
         other => panic!("{other}"),

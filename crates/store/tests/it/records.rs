@@ -14,10 +14,10 @@ use crate::{
 fn filled() -> Place {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
+    let id = root(&*store, "t");
     let bytes = vec![7; 2000];
-    append(&store, id, events(Seq(1), "uar"));
-    append(&store, id, vec![crate::media::picture(&bytes)]);
+    append(&*store, id, events(Seq(1), "uar"));
+    append(&*store, id, vec![crate::media::picture(&bytes)]);
     let entry = LedgerEntry {
         id: "1".into(),
         channel: "mail".into(),
@@ -27,7 +27,7 @@ fn filled() -> Place {
         raw: "{}".into(),
     };
     store.ledger_add(&entry, &[EventId { thread: id, seq: Seq(2) }]).unwrap();
-    append(&store, id, events(Seq(5), "c"));
+    append(&*store, id, events(Seq(5), "c"));
     let outcome = NewCallOutcome {
         call: 0,
         time: None,
@@ -43,9 +43,9 @@ fn filled() -> Place {
         CommitRecord::Outcome(outcome),
         CommitRecord::Exchange(exchange(Seq(5))),
     ];
-    commit(&store, id, records);
-    ready(&store, id, "key", Seq(4));
-    root(&store, "gone");
+    commit(&*store, id, records);
+    ready(&*store, id, "key", Seq(4));
+    root(&*store, "gone");
     store.erase(session("gone"), Timestamp(2)).unwrap();
     place
 }
@@ -137,8 +137,8 @@ fn events_can_only_be_added_at_the_end() {
 fn the_view_of_turns_has_the_columns_of_an_agents_ledger() {
     let place = Place::new();
     let store = place.open();
-    let id = root(&store, "t");
-    append(&store, id, events(Seq(1), "uararkua"));
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uararkua"));
     let raw = place.raw();
     let columns: String = raw
         .query_row("SELECT group_concat(name, ' ') FROM pragma_table_info('turns')", [], |row| row.get(0))

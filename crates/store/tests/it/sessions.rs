@@ -2,17 +2,17 @@
 
 use epitome_core::{ContentPart, Event, Fact, Seq, SessionId, Tokens, event::Timestamp};
 use epitome_store::{
-    EventLog, StoreError, ThreadStart,
+    StoreError, StoreOptions, ThreadStart,
     records::{CreateOutcome, NewFork, NewSession},
 };
 
-use crate::support::{Place, append, events, in_session, root, session, thread};
+use crate::support::{Place, append, events, in_session, open_at, root, session, thread};
 
 #[test]
 fn making_a_session_again_fills_in_only_what_was_empty() {
     let place = Place::new();
     let store = place.open();
-    root(&store, "s");
+    root(&*store, "s");
     let new = NewSession {
         id: session("s"),
         key: Some("agent-1".into()),
@@ -41,11 +41,11 @@ fn making_a_session_again_fills_in_only_what_was_empty() {
 fn a_session_counts_its_own_events_and_those_it_shares() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "s");
-    append(&store, main, events(Seq(1), "iufrgrk"));
-    append(&store, main, events(Seq(8), "uaruaF"));
-    let fork = in_session(&store, "other", "fork", ThreadStart::Fork { of: main, at: Seq(4) });
-    append(&store, fork, events(Seq(5), "ua"));
+    let main = root(&*store, "s");
+    append(&*store, main, events(Seq(1), "iufrgrk"));
+    append(&*store, main, events(Seq(8), "uaruaF"));
+    let fork = in_session(&*store, "other", "fork", ThreadStart::Fork { of: main, at: Seq(4) });
+    append(&*store, fork, events(Seq(5), "ua"));
     let row = store.session(session("s")).unwrap();
     assert_eq!((row.threads, row.events, row.messages), (1, 13, 11));
     assert_eq!((row.turns, row.loops, row.tool_calls, row.compactions), (5, 3, 3, 1));
@@ -151,8 +151,8 @@ fn a_typo_suggests_what_was_meant() {
 fn labels_and_heads_are_kept() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "s");
-    let side = in_session(&store, "s", "side", ThreadStart::Spawned { by: None, call: None });
+    let main = root(&*store, "s");
+    let side = in_session(&*store, "s", "side", ThreadStart::Spawned { by: None, call: None });
     assert_eq!(store.session(session("s")).unwrap().head, Some(main));
     store.set_head(session("s"), side).unwrap();
     assert_eq!(store.add_label(session("s"), "work").unwrap(), CreateOutcome::New);
@@ -163,7 +163,7 @@ fn labels_and_heads_are_kept() {
     assert_eq!((row.head, row.labels), (Some(side), vec!["a label".to_owned(), "work".to_owned()]));
     store.remove_label(session("s"), "work").unwrap();
     assert_eq!(store.sessions().unwrap()[0].labels, ["a label"]);
-    let foreign = root(&store, "foreign");
+    let foreign = root(&*store, "foreign");
     let error = store.set_head(session("s"), foreign).unwrap_err();
     assert!(matches!(error, StoreError::ThreadOfOtherSession { .. }), "{error}");
     let nobody = session("nobody");
@@ -187,8 +187,8 @@ fn labels_and_heads_are_kept() {
 fn a_fork_into_a_session_of_its_own_is_one_step() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "s");
-    append(&store, main, events(Seq(1), "uaua"));
+    let main = root(&*store, "s");
+    append(&*store, main, events(Seq(1), "uaua"));
     let fork = NewFork {
         of: main,
         at: Seq(2),
@@ -215,11 +215,11 @@ fn a_fork_into_a_session_of_its_own_is_one_step() {
 fn a_history_is_recognised_wherever_it_is() {
     let place = Place::new();
     let store = place.open();
-    let (one, other) = (root(&store, "one"), root(&store, "other"));
-    append(&store, one, events(Seq(1), "ua"));
+    let (one, other) = (root(&*store, "one"), root(&*store, "other"));
+    append(&*store, one, events(Seq(1), "ua"));
     // What no client echoes does not hinder recognition.
-    append(&store, other, events(Seq(1), "uga"));
-    append(&store, other, events(Seq(4), "g"));
+    append(&*store, other, events(Seq(1), "uga"));
+    append(&*store, other, events(Seq(4), "g"));
     let places = |of, at: u64| {
         let normal = store.read(of, Seq(at), 1).unwrap()[0].link.normal;
         let found = store.histories_ending_with(normal).unwrap();
@@ -234,16 +234,15 @@ fn a_history_is_recognised_wherever_it_is() {
 #[test]
 fn counts_are_made_once_and_only_when_missing() {
     let place = Place::new();
-    let plain =
-        epitome_store::SqliteStore::open(&place.path(), epitome_store::SqliteOptions::default()).unwrap();
-    let id = root(&plain, "s");
-    append(&plain, id, events(Seq(1), &"ua".repeat(300)));
+    let plain = open_at(&place.path(), StoreOptions::default()).unwrap();
+    let id = root(&*plain, "s");
+    append(&*plain, id, events(Seq(1), &"ua".repeat(300)));
     assert_eq!(plain.event_counts(id, Seq(1), 10).unwrap(), []);
     assert_eq!((plain.count_missing().unwrap(), plain.session(session("s")).unwrap().tokens), (0, None));
     drop(plain);
     let store = place.open();
     append(
-        &store,
+        &*store,
         id,
         vec![Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("12345")] }, None)],
     );
@@ -279,8 +278,8 @@ fn a_thousand_sessions_are_listed_with_their_counts() {
             let store = &store;
             scope.spawn(move || {
                 for number in 0..125 {
-                    let id = root(store, &format!("{part}-{number}"));
-                    append(store, id, events(Seq(1), &"uafrfr".repeat(10)));
+                    let id = root(&**store, &format!("{part}-{number}"));
+                    append(&**store, id, events(Seq(1), &"uafrfr".repeat(10)));
                 }
             });
         }
@@ -294,11 +293,11 @@ fn a_thousand_sessions_are_listed_with_their_counts() {
 fn a_thousand_forks_of_a_long_session_count_what_they_share() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "main");
-    append(&store, main, events(Seq(1), &"uafrfr".repeat(1_000)));
+    let main = root(&*store, "main");
+    append(&*store, main, events(Seq(1), &"uafrfr".repeat(1_000)));
     for number in 0..1_000 {
         let name = number.to_string();
-        in_session(&store, &name, &name, ThreadStart::Fork { of: main, at: Seq(4_001 + number) });
+        in_session(&*store, &name, &name, ThreadStart::Fork { of: main, at: Seq(4_001 + number) });
     }
     let rows = store.sessions().unwrap();
     let shown: u64 = rows.iter().map(|row| row.events).sum();

@@ -12,7 +12,9 @@ use epitome_core::{
         Compaction, CompactionTrigger, InstructionKind, Pin, Summary, Timestamp, ToolCall, ToolResult, Usage,
     },
 };
-use epitome_store::{EventLog, NewThread, SqliteOptions, SqliteStore, ThreadHead, ThreadStart};
+use epitome_store::{
+    NewThread, Store, StoreError, StoreLocation, StoreOptions, ThreadHead, ThreadStart, open_store,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -33,19 +35,24 @@ impl Place {
         self.directory.path().join("epitome.db")
     }
 
-    pub(crate) fn open(&self) -> SqliteStore {
-        SqliteStore::open(&self.path(), counting()).expect("the store opens")
+    pub(crate) fn open(&self) -> Arc<dyn Store> {
+        open_at(&self.path(), counting()).expect("the store opens")
     }
 
     /// The same, but what is derived is put off for as long as nobody asks for it.
-    pub(crate) fn open_late(&self) -> SqliteStore {
-        SqliteStore::open(&self.path(), late()).expect("the store opens")
+    pub(crate) fn open_late(&self) -> Arc<dyn Store> {
+        open_at(&self.path(), late()).expect("the store opens")
     }
 
     /// A connection of somebody else.
     pub(crate) fn raw(&self) -> Connection {
         raw(&self.path())
     }
+}
+
+/// Opens the store in a file.
+pub(crate) fn open_at(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    open_store(&StoreLocation::named(path)?, options)
 }
 
 pub(crate) fn raw(path: &Path) -> Connection {
@@ -65,12 +72,12 @@ impl TokenCounter for Quarters {
     }
 }
 
-pub(crate) fn counting() -> SqliteOptions {
-    SqliteOptions { counter: Some(Arc::new(Quarters)), ..SqliteOptions::default() }
+pub(crate) fn counting() -> StoreOptions {
+    StoreOptions { counter: Some(Arc::new(Quarters)), ..StoreOptions::default() }
 }
 
-pub(crate) fn late() -> SqliteOptions {
-    SqliteOptions { lag: Duration::from_hours(1), ..counting() }
+pub(crate) fn late() -> StoreOptions {
+    StoreOptions { lag: Duration::from_hours(1), ..counting() }
 }
 
 pub(crate) fn session(name: &str) -> SessionId {
@@ -82,16 +89,11 @@ pub(crate) fn thread(name: &str) -> ThreadId {
 }
 
 /// Opens the thread `name` of the session `name`.
-pub(crate) fn root(store: &dyn EventLog, name: &str) -> ThreadId {
+pub(crate) fn root(store: &dyn Store, name: &str) -> ThreadId {
     in_session(store, name, name, ThreadStart::Root)
 }
 
-pub(crate) fn in_session(
-    store: &dyn EventLog,
-    session_name: &str,
-    name: &str,
-    start: ThreadStart,
-) -> ThreadId {
+pub(crate) fn in_session(store: &dyn Store, session_name: &str, name: &str, start: ThreadStart) -> ThreadId {
     let new = NewThread {
         id: thread(name),
         session: session(session_name),
@@ -103,7 +105,7 @@ pub(crate) fn in_session(
     new.id
 }
 
-pub(crate) fn append(store: &dyn EventLog, thread: ThreadId, events: Vec<Event>) -> ThreadHead {
+pub(crate) fn append(store: &dyn Store, thread: ThreadId, events: Vec<Event>) -> ThreadHead {
     let head = store.head(thread).expect("the thread exists");
     store.append(thread, head.seq, events).expect("nobody else appends")
 }

@@ -2,7 +2,7 @@
 
 use epitome_core::{EventId, Seq, event::Timestamp};
 use epitome_store::{
-    EventLog, StoreError, ThreadStart,
+    StoreError, ThreadStart,
     records::{
         CreateOutcome, HitLocation, LedgerEntry, LedgerFilter, SearchHit, SearchQuery, SearchScope,
         SnippetPart,
@@ -51,8 +51,8 @@ fn shown(hits: &[SearchHit]) -> String {
 fn the_ledger_is_kept_listed_and_linked() {
     let place = Place::new();
     let store = place.open();
-    let thread = root(&store, "s");
-    append(&store, thread, events(Seq(1), "uaua"));
+    let thread = root(&*store, "s");
+    append(&*store, thread, events(Seq(1), "uaua"));
     let turn = EventId { thread, seq: Seq(2) };
     let other = EventId { thread, seq: Seq(4) };
     assert_eq!(store.ledger_add(&entry("mail", "1", 10, "hello"), &[turn]).unwrap(), CreateOutcome::New);
@@ -98,9 +98,9 @@ fn the_ledger_is_kept_listed_and_linked() {
 fn both_ledgers_are_searched_together_and_ranked() {
     let place = Place::new();
     let store = place.open();
-    let thread = root(&store, "s");
+    let thread = root(&*store, "s");
     append(
-        &store,
+        &*store,
         thread,
         vec![
             user(
@@ -131,10 +131,10 @@ fn both_ledgers_are_searched_together_and_ranked() {
 fn a_scope_limits_the_hits_and_not_the_other_way_round() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "s");
-    append(&store, main, vec![user("common first"), user("common second")]);
-    let fork = in_session(&store, "other", "fork", ThreadStart::Fork { of: main, at: Seq(1) });
-    append(&store, fork, vec![user("common own")]);
+    let main = root(&*store, "s");
+    append(&*store, main, vec![user("common first"), user("common second")]);
+    let fork = in_session(&*store, "other", "fork", ThreadStart::Fork { of: main, at: Seq(1) });
+    append(&*store, fork, vec![user("common own")]);
     store.ledger_add(&entry("mail", "1", 5, "common mail"), &[]).unwrap();
     let found = |scope: SearchScope, limit: usize| {
         let hits = store.search(&SearchQuery { words: "common".into(), scope, limit }).unwrap();
@@ -161,8 +161,8 @@ fn a_scope_limits_the_hits_and_not_the_other_way_round() {
 fn a_query_of_ten_thousand_words_is_a_query() {
     let place = Place::new();
     let store = place.open();
-    let thread = root(&store, "s");
-    append(&store, thread, vec![user("word")]);
+    let thread = root(&*store, "s");
+    append(&*store, thread, vec![user("word")]);
     assert_eq!(store.search(&SearchQuery::everything("word ".repeat(10_000))).unwrap().len(), 1);
     assert_eq!(store.search(&SearchQuery::everything("word* ".repeat(10_000) + "other")).unwrap().len(), 0);
 }
@@ -174,8 +174,8 @@ proptest! {
     fn no_query_is_an_error(texts in prop::collection::vec("\\PC{0,40}", 1..20), words in prop::collection::vec("(\\PC|[\"*(){}:^+-]|\0){0,20}", 20)) {
         let place = Place::new();
         let store = place.open();
-        let thread = root(&store, "s");
-        append(&store, thread, texts.iter().map(|text| user(text)).collect());
+        let thread = root(&*store, "s");
+        append(&*store, thread, texts.iter().map(|text| user(text)).collect());
         for words in words.iter().chain(&texts) {
             prop_assert!(store.search(&SearchQuery::everything(words)).is_ok(), "{:?}", words);
         }

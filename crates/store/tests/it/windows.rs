@@ -1,7 +1,7 @@
 //! Windows: a read that leaves out what it need not touch.
 
 use epitome_core::{LoggedEvent, Seq, seq_set::SeqSet};
-use epitome_store::{EventLog, ThreadStart};
+use epitome_store::ThreadStart;
 
 use crate::support::{Place, append, events, in_session, root};
 
@@ -20,10 +20,10 @@ fn places(read: &[LoggedEvent]) -> String {
 fn a_window_leaves_out_what_it_is_told_to_but_for_some_kinds() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "s");
-    append(&store, main, events(Seq(1), "iuarpuaruaruar"));
-    let fork = in_session(&store, "s", "fork", ThreadStart::Fork { of: main, at: Seq(9) });
-    append(&store, fork, events(Seq(10), "uarpua"));
+    let main = root(&*store, "s");
+    append(&*store, main, events(Seq(1), "iuarpuaruaruar"));
+    let fork = in_session(&*store, "s", "fork", ThreadStart::Fork { of: main, at: Seq(9) });
+    append(&*store, fork, events(Seq(10), "uarpua"));
     let kinds = ["instructed", "pinned"];
     let window = |thread, from, without: &[(u64, u64)], kinds: &[&str]| {
         places(&store.read_window(thread, Seq(from), &set(without), kinds).unwrap())
@@ -40,10 +40,10 @@ fn a_window_leaves_out_what_it_is_told_to_but_for_some_kinds() {
 fn the_counts_of_some_events_are_those_of_all() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "s");
-    append(&store, main, events(Seq(1), "iuarpuaruaruar"));
-    let fork = in_session(&store, "s", "fork", ThreadStart::Fork { of: main, at: Seq(9) });
-    append(&store, fork, events(Seq(10), "uarpua"));
+    let main = root(&*store, "s");
+    append(&*store, main, events(Seq(1), "iuarpuaruaruar"));
+    let fork = in_session(&*store, "s", "fork", ThreadStart::Fork { of: main, at: Seq(9) });
+    append(&*store, fork, events(Seq(10), "uarpua"));
     let all = store.text_counts(fork, Seq(1), usize::MAX).unwrap();
     let wanted = set(&[(2, 3), (8, 11), (14, 99)]);
     let expected: Vec<_> = all.into_iter().filter(|(id, _)| wanted.contains(id.seq)).collect();
@@ -57,8 +57,8 @@ fn the_counts_of_some_events_are_those_of_all() {
 fn the_rows_of_what_is_left_out_are_not_touched() {
     let place = Place::new();
     let store = place.open();
-    let main = root(&store, "s");
-    append(&store, main, events(Seq(1), "iuarpuaruaruar"));
+    let main = root(&*store, "s");
+    append(&*store, main, events(Seq(1), "iuarpuaruaruar"));
     let raw = place.raw();
     raw.execute_batch("DROP TRIGGER events_are_never_changed").unwrap();
     raw.execute("UPDATE events SET fact = 'nonsense' WHERE seq BETWEEN 6 AND 12", []).unwrap();

@@ -131,8 +131,8 @@ impl ReplayLocation {
             Self::Session(name) => {
                 let store = store.open_existing()?;
                 let session = store.find_session(name)?;
-                let thread = store_lookup::thread(&store, &session, None)?;
-                let events = store_lookup::events(&store, thread.id, None)?;
+                let thread = store_lookup::thread(&*store, &session, None)?;
+                let events = store_lookup::events(&*store, thread.id, None)?;
                 Ok(vec![ReplaySubject {
                     file: name.clone(),
                     key: None,

@@ -1,8 +1,8 @@
 //! A configuration as people and programs may see it, without secrets.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path};
+use std::{collections::BTreeMap, fmt, net::SocketAddr};
 
-use epitome::wire::Format;
+use epitome::{store::StoreLocation, wire::Format};
 use serde::Serialize;
 
 use super::{
@@ -134,7 +134,7 @@ struct ShownLimits {
 
 impl<'a> ShownConfig<'a> {
     /// Describes a configuration and the location of its database.
-    pub(crate) fn of(config: &'a GatewayConfig, database: &Path) -> Self {
+    pub(crate) fn of(config: &'a GatewayConfig, database: &StoreLocation) -> Self {
         let tokens = config.tokens.iter();
         Self {
             listen: config.listen.to_string(),
@@ -142,7 +142,7 @@ impl<'a> ShownConfig<'a> {
             routes: config.routes.iter().map(|(route, rules)| (route.as_str(), rules.into())).collect(),
             policy: &config.policy.name,
             compact: ShownCompact::of(&config.compact),
-            database: config.records().then(|| database.display().to_string()),
+            database: config.records().then(|| database.to_string()),
             on_store_failure: config.unrecorded,
             upstreams: config.upstreams.iter().map(ShownUpstream::of).collect(),
             tokens: tokens

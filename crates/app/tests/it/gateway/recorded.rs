@@ -1,12 +1,12 @@
 //! What a gateway has recorded, read back from its database while it goes on.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use epitome::{
     core::{Fact, Seq, ThreadId},
     session::verify_call,
     store::{
-        EventLog, SqliteOptions, SqliteStore,
+        Store, StoreLocation, StoreOptions, open_store,
         records::{CallRow, ExchangeRow, SessionRow, ThreadRow},
     },
 };
@@ -15,7 +15,7 @@ use super::{super::harness::Bench, played::eventually};
 
 /// A database, to be read.
 pub(super) struct Recorded {
-    store: SqliteStore,
+    store: Arc<dyn Store>,
 }
 
 impl Recorded {
@@ -26,7 +26,10 @@ impl Recorded {
 
     /// What is in the database at `path`.
     pub(super) fn at(path: &Path) -> Self {
-        Self { store: SqliteStore::open(path, SqliteOptions::default()).expect("a database") }
+        Self {
+            store: open_store(&StoreLocation::named(path).expect("a path"), StoreOptions::default())
+                .expect("a database"),
+        }
     }
 
     /// All sessions.
@@ -109,7 +112,7 @@ impl Recorded {
     #[track_caller]
     pub(super) fn check_written(&self) {
         for row in self.calls() {
-            let again = verify_call(&self.store, row.thread, row.number).expect("it can be written again");
+            let again = verify_call(&*self.store, row.thread, row.number).expect("it can be written again");
             assert!(again.is_same(), "call {} of {}", row.number, row.thread);
         }
         self.check_health();

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use epitome::store::{SqliteOptions, SqliteStore};
+use epitome::store::{StoreLocation, StoreOptions, open_store};
 use rusqlite::Connection;
 
 use super::{
@@ -295,7 +295,10 @@ struct Sealed {
 impl Sealed {
     fn on(bench: &Bench) -> Option<Self> {
         let path = bench.path("log.db");
-        drop(SqliteStore::open(&path, SqliteOptions::default()).expect("a new database"));
+        drop(
+            open_store(&StoreLocation::named(&path).expect("a path"), StoreOptions::default())
+                .expect("a new database"),
+        );
         let sealed = Self { path };
         sealed.seal(0o444, "+i");
         if OpenOptions::new().write(true).open(&sealed.path).is_ok() {

@@ -1,7 +1,7 @@
 //! Histories that continue after their client compacted them.
 
 use epitome_core::{Event, Fact, Seq, SessionId};
-use epitome_store::{EventLog, StoreError, ThreadStart, records::ThreadRow};
+use epitome_store::{StoreError, ThreadStart, records::ThreadRow};
 
 use super::{RequestPlace, RequestPlacer, ThreadKind, is_aside};
 use crate::recorder::{PlacementKind, client_compaction, recorder_cache::ClientSummary};
@@ -32,7 +32,7 @@ impl RequestPlacer<'_, '_> {
         let (Some(at), Some(thread)) = (at, self.main_of(own.session)?) else { return Ok(None) };
         let store = &self.recorder.store;
         let goes_on =
-            client_compaction::continuation(store, &thread, self.seen, &self.links, at, own.summary)?;
+            client_compaction::continuation(&**store, &thread, self.seen, &self.links, at, own.summary)?;
         let mut new = vec![goes_on.event];
         new.extend(self.changed_opening(thread.id, thread.head.seq)?);
         new.extend(self.seen.events(goes_on.from));

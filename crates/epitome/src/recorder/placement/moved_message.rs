@@ -4,7 +4,7 @@
 //! of the last request stand before it in the next one. The answers stay in place.
 
 use epitome_core::{ContentPart, Digest, EventId, Fact, Seq};
-use epitome_store::{EventLog, StoreError, records::ThreadRow};
+use epitome_store::{StoreError, records::ThreadRow};
 use epitome_wire::incoming::UnitSpeaker;
 
 use super::{RequestPlacer, history_match::HistoryMatch, is_aside};

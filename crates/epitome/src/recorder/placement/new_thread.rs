@@ -69,7 +69,7 @@ impl RequestPlacer<'_, '_> {
         if self.is_subagent() {
             let words = self.seen.events(0).iter().find_map(title_of);
             let start = match &family.main {
-                Some(parent) => subagent_parent::start(&self.recorder.store, parent, words.as_deref())?,
+                Some(parent) => subagent_parent::start(&*self.recorder.store, parent, words.as_deref())?,
                 None => ThreadStart::Spawned { by: None, call: None },
             };
             return self.open(family.session, &self.agent_name(), start);

@@ -4,7 +4,7 @@
 //! it. Every request then differs from the record at its newest answer, and only there.
 
 use epitome_core::{ContentPart, Event, Fact, Seq};
-use epitome_store::{EventLog, StoreError, ThreadStart, records::ThreadRow};
+use epitome_store::{StoreError, ThreadStart, records::ThreadRow};
 use epitome_wire::incoming::UnitSpeaker;
 
 use super::{RequestPlacer, history_match::HistoryMatch, is_aside};

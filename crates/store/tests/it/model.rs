@@ -1,4 +1,4 @@
-//! The log in memory: for tests, for sessions that need not be kept, and as the plainest definition of a log.
+//! The plainest definition of a log, with which a store is compared.
 
 use std::{
     collections::HashMap,
@@ -6,36 +6,34 @@ use std::{
 };
 
 use epitome_core::{Event, EventId, LoggedEvent, Seq, ThreadId};
+use epitome_store::{NewThread, StoreError, ThreadHead, ThreadStart};
 
-use crate::{
-    error::StoreError,
-    log::{EventLog, NewThread, ThreadStart},
-    thread_head::ThreadHead,
-};
-
-/// A log that lives as long as its process.
+/// A log in memory.
 #[derive(Debug, Default)]
-pub struct MemoryLog {
-    threads: RwLock<HashMap<ThreadId, MemoryThread>>,
+pub(crate) struct ModelLog {
+    threads: RwLock<HashMap<ThreadId, ModelThread>>,
 }
 
 #[derive(Debug)]
-struct MemoryThread {
+struct ModelThread {
     made: NewThread,
     /// The head at the fork point; the thread's own events come after it.
     base: ThreadHead,
     own: Vec<LoggedEvent>,
 }
 
-impl MemoryLog {
+impl ModelLog {
     /// An empty log.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
-}
 
-impl EventLog for MemoryLog {
-    fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
+    /// All events of a thread.
+    pub(crate) fn all(&self, thread: ThreadId) -> Vec<LoggedEvent> {
+        self.read(thread, Seq::START, usize::MAX).expect("known")
+    }
+
+    pub(crate) fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
         let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = threads.get(&thread.id) {
             let same = known.made == *thread;
@@ -45,11 +43,16 @@ impl EventLog for MemoryLog {
             ThreadStart::Root | ThreadStart::Spawned { .. } => ThreadHead::START,
             ThreadStart::Fork { of, at } => fork_point(&threads, *of, *at)?,
         };
-        threads.insert(thread.id, MemoryThread { made: thread.clone(), base, own: Vec::new() });
+        threads.insert(thread.id, ModelThread { made: thread.clone(), base, own: Vec::new() });
         Ok(())
     }
 
-    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<ThreadHead, StoreError> {
+    pub(crate) fn append(
+        &self,
+        thread: ThreadId,
+        after: Seq,
+        events: Vec<Event>,
+    ) -> Result<ThreadHead, StoreError> {
         let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
         let known = threads.get_mut(&thread).ok_or(StoreError::UnknownThread(thread))?;
         let mut head = known.head();
@@ -64,7 +67,12 @@ impl EventLog for MemoryLog {
         Ok(head)
     }
 
-    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<LoggedEvent>, StoreError> {
+    pub(crate) fn read(
+        &self,
+        thread: ThreadId,
+        from: Seq,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
         let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
         let mut line = threads.get(&thread).ok_or(StoreError::UnknownThread(thread))?;
         let mut until = line.head().seq;
@@ -82,13 +90,13 @@ impl EventLog for MemoryLog {
         Ok(slices.into_iter().rev().flatten().take(limit).cloned().collect())
     }
 
-    fn head(&self, thread: ThreadId) -> Result<ThreadHead, StoreError> {
+    pub(crate) fn head(&self, thread: ThreadId) -> Result<ThreadHead, StoreError> {
         let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
-        threads.get(&thread).map(MemoryThread::head).ok_or(StoreError::UnknownThread(thread))
+        threads.get(&thread).map(ModelThread::head).ok_or(StoreError::UnknownThread(thread))
     }
 }
 
-impl MemoryThread {
+impl ModelThread {
     fn head(&self) -> ThreadHead {
         self.own.last().map_or(self.base, |last| ThreadHead { seq: last.id.seq, link: last.link })
     }
@@ -103,7 +111,7 @@ impl MemoryThread {
 
 /// The head of `of` as it was at `at`, wherever in its ancestry that event is.
 fn fork_point(
-    threads: &HashMap<ThreadId, MemoryThread>,
+    threads: &HashMap<ThreadId, ModelThread>,
     of: ThreadId,
     at: Seq,
 ) -> Result<ThreadHead, StoreError> {

@@ -1,0 +1,30 @@
+//! Location of a database.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// Location of a database. Its text form never shows a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreLocation {
+    file: PathBuf,
+}
+
+impl StoreLocation {
+    /// Path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// A file, whatever its name looks like.
+    pub(crate) fn file(path: &Path) -> Self {
+        Self { file: path.to_owned() }
+    }
+}
+
+impl fmt::Display for StoreLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.display().fmt(f)
+    }
+}
