@@ -10,7 +10,6 @@ use std::sync::Arc;
 use epitome_core::{
     Digest, Event, EventId, Fact, LoggedEvent, ThreadId, Tokens,
     context::EventNaming,
-    draft_gate::{self, DraftSource},
     event::{Compaction, CompactionTrigger},
     meter::Meter,
     policy::SummaryRules,
@@ -25,7 +24,6 @@ use serde::Serialize;
 
 use crate::{
     metrics::{ratio, span_through},
-    summarise::{self, DraftTask, Summarize, SummaryInstructions},
     summary_retention::{SummaryRetention, is_filled, kept, sections},
 };
 
@@ -182,28 +180,6 @@ pub const SECTION_COUNT: usize = SummarySection::ALL.len();
 /// Makes a summary without a model.
 pub fn summarise_built_in(order: &EvaluationSpan<'_>) -> StructuredSummary {
     summarise(&order.cutting.events, order.cutting.previous.as_ref(), &order.cutting.caps)
-}
-
-/// Makes a summary by a model, as the gate admits it; the error says why it was rejected.
-pub async fn summarise_with_model(
-    summariser: &dyn Summarize,
-    instructions: &SummaryInstructions,
-    order: &EvaluationSpan<'_>,
-) -> Result<StructuredSummary, String> {
-    let EvaluationSpan { cutting, limit, meter, .. } = *order;
-    let previous = cutting.previous.as_ref();
-    let task = DraftTask { span: &cutting.events, previous, instructions, limit, meter, warm: None };
-    let drafted = summarise::draft(summariser, &task).await.map_err(|error| error.to_string())?;
-    let source = DraftSource {
-        span: &cutting.events,
-        previous,
-        caps: &cutting.caps,
-        replaces: cutting.covered,
-        limit,
-        focus: None,
-    };
-    let verified = draft_gate::verify(&drafted.text, drafted.finish, &source, meter);
-    verified.map(|verified| verified.brief).map_err(|rejected| rejected.to_string())
 }
 
 /// Size of an event, if it is part of the conversation.

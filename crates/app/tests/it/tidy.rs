@@ -116,3 +116,26 @@ fn every_requirement_met_names_a_test_that_exists() {
     }
     assert!(rows > 0, "docs/conformance.md has no rows");
 }
+
+/// Most files through which a request is handed on.
+const MAX_PATH_FILES: usize = 25;
+
+/// The path of a request in ARCHITECTURE.md leads through files that exist, in order, and through no more than a reader follows.
+#[test]
+fn the_path_of_a_request_is_short_and_leads_through_files_that_exist() {
+    let page = fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let (_, section) = page.split_once("## The path of a request").expect("the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut files = 0;
+    for line in section.lines() {
+        let mut words = line.split_whitespace();
+        let Some(number) = words.next().and_then(|word| word.parse::<usize>().ok()) else { continue };
+        files += 1;
+        assert_eq!(number, files, "{line}");
+        let path = words.next().expect("a file");
+        let (name, inner) = path.split_once('/').expect("a file of a crate");
+        let file = workspace().join("crates").join(name).join("src").join(inner);
+        assert!(file.with_extension("rs").is_file() || file.join("mod.rs").is_file(), "{line}");
+    }
+    assert!((1..=MAX_PATH_FILES).contains(&files), "{files} files");
+}

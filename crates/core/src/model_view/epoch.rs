@@ -59,20 +59,6 @@ pub enum EpochCause {
 }
 
 impl EpochCause {
-    /// Returns true if the policy chose it: if not, something else reset the cache.
-    pub fn is_chosen(&self) -> bool {
-        !matches!(
-            self,
-            Self::First
-                | Self::Client
-                | Self::Tools
-                | Self::Format
-                | Self::Model
-                | Self::Undone
-                | Self::Asked
-        )
-    }
-
     /// Returns true if a size demanded it: a trigger, a limit or a cap was passed.
     pub fn is_forced(&self) -> bool {
         matches!(self, Self::Trigger | Self::Force | Self::Cap(_))

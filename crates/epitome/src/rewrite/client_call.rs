@@ -32,7 +32,7 @@ pub(super) fn rewrite_request(
         Ok(None) | Err(_) => live.desk.restore_state(&mut state, is_new_thread),
     };
     drop(state);
-    let Some(CommittedCall { made, body, last }) =
+    let Some(CommittedCall { made, body, is_warm, is_unread, lifetime }) =
         committed.map_err(|error| restored.err().unwrap_or(error))?
     else {
         return Ok(None);
@@ -40,13 +40,13 @@ pub(super) fn rewrite_request(
     let RewrittenBody { cuts, script, full, grown } = body;
     let recall = request.recall;
     if let Some(client) = request.client {
-        let held = client.caches.find(client.beginnings, client.at, last.lifetime);
+        let held = client.caches.find(client.beginnings, client.at, lifetime);
         let known = RequestCacheFacts {
             full,
             after: made.tokens,
-            of_session: loom.last_sent().filter(|_| last.is_warm),
+            of_session: loom.last_sent().filter(|_| is_warm),
             is_asked: loom.asks_for_cache(),
-            is_unread: last.is_unread,
+            is_unread,
         };
         loom.client = held.cache(held.tokens(&request.frame, full), known);
     }
@@ -69,12 +69,7 @@ pub(super) fn rewrite_request(
 struct CommittedCall {
     made: PreparedCall,
     body: RewrittenBody,
-    last: LastCallCache,
-}
-
-/// State of the provider's cache before a call.
-struct LastCallCache {
-    /// True if it may still hold the last request.
+    /// True if the provider's cache may have held the last request.
     is_warm: bool,
     is_unread: bool,
     lifetime: Option<u64>,
@@ -91,11 +86,8 @@ fn commit_client_call(
 ) -> Result<Option<CommittedCall>, SessionError> {
     let engine = &*live.desk;
     let mut draft = CallDraft::for_client(engine, state, arriving)?;
-    let last = LastCallCache {
-        is_warm: state.is_warm(engine.now()),
-        is_unread: state.cache.is_unread(),
-        lifetime: state.cache_lifetime(),
-    };
+    let (is_warm, is_unread) = (state.is_warm(engine.now()), state.cache.is_unread());
+    let lifetime = state.cache_lifetime();
     if request.below.is_some_and(|tried| state.view().context().tokens() >= tried) {
         return Ok(None);
     }
@@ -104,5 +96,5 @@ fn commit_client_call(
         return Ok(None);
     };
     let made = draft.commit(engine, state, written)?;
-    Ok(Some(CommittedCall { made, body, last }))
+    Ok(Some(CommittedCall { made, body, is_warm, is_unread, lifetime }))
 }

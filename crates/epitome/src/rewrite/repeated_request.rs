@@ -9,8 +9,10 @@ use epitome_wire::{
 };
 
 use super::{
-    RewriteSettings, RewrittenRequest, client_call::rewrite_request, rewrite_body::RewriteInput,
-    thread_cache::CachedThread,
+    RewriteSettings, RewrittenRequest,
+    client_call::rewrite_request,
+    rewrite_body::RewriteInput,
+    thread_cache::{CachedThread, ThreadAccess},
 };
 use crate::{
     recorder::{PendingRecord, RecordError, RequestArrival, TrafficRecorder},
@@ -56,7 +58,8 @@ fn compose_relayed(
     let window = composing.window.into_iter().chain(refused.limit).min();
     let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
     let place = (ticket.session, ticket.thread);
-    let made = CachedThread::open(recorder.store(), place, setup, composing, None).and_then(|live| {
+    let access = ThreadAccess { store: recorder.store(), composing, summariser: None };
+    let made = CachedThread::open(access, place, setup, None).and_then(|live| {
         live.is_limited(limit)?;
         let input = RewriteInput::new(seen, frame, arrival.shared);
         let request = RewriteInput { takes_tools: seen.has_tools(), ..input };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Event, Fact, Seq, SessionId, ThreadId, Tokens, budget::Budget, context::EventNaming,
-    event::CompactionTrigger, id::ModelName, projection::project,
+    Event, Fact, Seq, ThreadId, Tokens, budget::Budget, context::EventNaming, event::CompactionTrigger,
+    id::ModelName, projection::project,
 };
 use epitome_store::{StoreError, ThreadStart, records::ThreadCommit};
 use epitome_wire::{
@@ -20,7 +20,7 @@ use super::{
     client_examples::{self, ExampleBudget},
     compact_command, early_release, fork_places,
     rewrite_body::RewriteInput,
-    thread_cache::CachedThread,
+    thread_cache::{CachedThread, ThreadAccess},
 };
 use crate::{
     compact::{self, CompactError},
@@ -240,10 +240,10 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let CallTarget { setup, limit } = target;
         let (session, thread) = (place.session, place.thread);
         let live = match (&place.opens, self.recorder.lives.get(thread)) {
-            (Some(_), _) => Arc::new(self.fresh((session, thread), setup)),
+            (Some(_), _) => Arc::new(CachedThread::fresh(self.access(), (session, thread), setup)),
             (None, Some(live)) if live.is_set_up(&setup) => live,
-            (None, _) => match self.open((session, thread), setup) {
-                Ok(live) => live,
+            (None, _) => match CachedThread::open(self.access(), (session, thread), setup, None) {
+                Ok(live) => Arc::new(live),
                 Err(error) => return self.give_up(thread, error),
             },
         };
@@ -414,17 +414,9 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         }
     }
 
-    fn fresh(&self, place: (SessionId, ThreadId), setup: Arc<SessionSetup>) -> CachedThread {
-        CachedThread::fresh(self.recorder.store(), place, setup, self.composing, self.summariser.as_ref())
-    }
-
-    fn open(
-        &self,
-        place: (SessionId, ThreadId),
-        setup: Arc<SessionSetup>,
-    ) -> Result<Arc<CachedThread>, SessionError> {
-        CachedThread::open(self.recorder.store(), place, setup, self.composing, self.summariser.as_ref())
-            .map(Arc::new)
+    fn access(&self) -> ThreadAccess<'_> {
+        let (store, composing) = (self.recorder.store(), self.composing);
+        ThreadAccess { store, composing, summariser: self.summariser.as_ref() }
     }
 
     /// Writes a request that differs from its thread's history: the fork is made first, and shows the shared part.
@@ -442,14 +434,8 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let unanswered = self.unanswered(&place);
         let (new, after, was_cramped) = (place.new.clone(), place.after, self.is_cramped);
         let mut ticket = self.recorder.write_at_place(&self.request, place)?;
-        let opened = CachedThread::open_fork(
-            self.recorder.store(),
-            place_of,
-            Arc::clone(&target.setup),
-            self.composing,
-            self.summariser.as_ref(),
-            inherited.as_ref(),
-        );
+        let setup = Arc::clone(&target.setup);
+        let opened = CachedThread::open(self.access(), place_of, setup, inherited.as_ref());
         let woven = opened.map(Arc::new).and_then(|live| {
             live.is_limited(target.limit)?;
             if self.find_cramped(&live, &new, after, unanswered)? {
@@ -544,7 +530,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let mut ticket = self.recorder.write_at_place(&self.request, place)?;
         let live = match known.filter(|live| live.is_set_up(setup)) {
             Some(live) => Ok(live),
-            None => self.open(place_of, Arc::clone(setup)),
+            None => CachedThread::open(self.access(), place_of, Arc::clone(setup), None).map(Arc::new),
         };
         let focus = Some(focus).filter(|focus| !focus.is_empty());
         let done = live.and_then(|live| {

@@ -46,52 +46,44 @@ pub(crate) struct CachedThread {
     newest: Option<Arc<ClientModelSummariser>>,
 }
 
+/// Means by which threads are opened for a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ThreadAccess<'r> {
+    pub(super) store: &'r Arc<dyn Store>,
+    pub(super) composing: &'r RewriteSettings,
+    pub(super) summariser: Option<&'r SessionSummariser>,
+}
+
 impl CachedThread {
     /// For a thread that is made with its first call.
     pub(super) fn fresh(
-        store: &Arc<dyn Store>,
+        access: ThreadAccess<'_>,
         place: (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
-        composing: &RewriteSettings,
-        summariser: Option<&SessionSummariser>,
     ) -> Self {
-        let (maker, newest) = maker(&setup, composing, summariser);
-        let heard = composing.heard.listeners.clone();
-        let desk = SessionEngine::fresh(Arc::clone(store), place, Arc::clone(&setup), maker, heard, clock());
+        let (maker, newest) = access.maker(&setup);
+        let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
+        let desk = SessionEngine::fresh(store, place, Arc::clone(&setup), maker, heard, clock());
         Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest }
     }
 
-    /// For an existing thread.
+    /// For an existing thread. One in which no call was made yet takes over the state of the thread it was forked from.
     pub(super) fn open(
-        store: &Arc<dyn Store>,
+        access: ThreadAccess<'_>,
         place: (SessionId, ThreadId),
         setup: Arc<SessionSetup>,
-        composing: &RewriteSettings,
-        summariser: Option<&SessionSummariser>,
-    ) -> Result<Self, SessionError> {
-        let (maker, newest) = maker(&setup, composing, summariser);
-        let heard = composing.heard.listeners.clone();
-        let loom = RewriteState::restore(&**store, place.1)?;
-        let (hooks, of) = (Arc::default(), Arc::clone(&setup));
-        let desk = SessionEngine::open(Arc::clone(store), place, of, hooks, maker, heard, clock())?;
-        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
-    }
-
-    /// For a fork in which no call was made yet.
-    pub(super) fn open_fork(
-        store: &Arc<dyn Store>,
-        place: (SessionId, ThreadId),
-        setup: Arc<SessionSetup>,
-        composing: &RewriteSettings,
-        summariser: Option<&SessionSummariser>,
         inherited: Option<&ForkInheritance>,
     ) -> Result<Self, SessionError> {
-        let live = Self::open(store, place, setup, composing, summariser)?;
+        let (maker, newest) = access.maker(&setup);
+        let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
+        let mut loom = RewriteState::restore(&*store, place.1)?;
+        let (hooks, of) = (Arc::default(), Arc::clone(&setup));
+        let desk = SessionEngine::open(store, place, of, hooks, maker, heard, clock())?;
         if let Some(inherited) = inherited {
-            live.desk.inherit(inherited)?;
-            live.rewrite_state()?.inherits(inherited);
+            desk.inherit(inherited)?;
+            loom.inherits(inherited);
         }
-        Ok(live)
+        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
     }
 
     /// State of its requests. A panic while it was locked makes it invalid, so it is read again.
@@ -288,28 +280,26 @@ fn clock() -> SessionClock {
     SessionClock(Arc::new(|| Timestamp(jiff::Timestamp::now().as_millisecond())))
 }
 
-/// Summariser settings of a thread.
-fn maker(
-    setup: &SessionSetup,
-    composing: &RewriteSettings,
-    summariser: Option<&SessionSummariser>,
-) -> (Option<SummariserConfig>, Option<Arc<ClientModelSummariser>>) {
-    let Some(summariser) = summariser else { return (None, None) };
-    let prices = prices(&composing.profiles, &summariser.model);
-    let newest = Arc::new(ClientModelSummariser::new(Arc::clone(&summariser.summarise)));
-    let terms = match (&summariser.warm, &setup.calls.terms) {
-        (WarmRequestMode::IfCheaper, Some(terms)) => terms.clone(),
-        _ => CacheTerms::new(&CacheRules::default(), &prices),
-    };
-    let maker = SummariserConfig {
-        summariser: Arc::clone(&newest) as Arc<dyn Summarize>,
-        careful: None,
-        prices,
-        terms,
-        warm: summariser.warm,
-        instructions: SummaryInstructions::default(),
-    };
-    (Some(maker), Some(newest))
+impl ThreadAccess<'_> {
+    /// Summariser settings of a thread.
+    fn maker(self, setup: &SessionSetup) -> (Option<SummariserConfig>, Option<Arc<ClientModelSummariser>>) {
+        let Some(summariser) = self.summariser else { return (None, None) };
+        let prices = prices(&self.composing.profiles, &summariser.model);
+        let newest = Arc::new(ClientModelSummariser::new(Arc::clone(&summariser.summarise)));
+        let terms = match (&summariser.warm, &setup.calls.terms) {
+            (WarmRequestMode::IfCheaper, Some(terms)) => terms.clone(),
+            _ => CacheTerms::new(&CacheRules::default(), &prices),
+        };
+        let maker = SummariserConfig {
+            summariser: Arc::clone(&newest) as Arc<dyn Summarize>,
+            careful: None,
+            prices,
+            terms,
+            warm: summariser.warm,
+            instructions: SummaryInstructions::default(),
+        };
+        (Some(maker), Some(newest))
+    }
 }
 
 fn prices(profiles: &Profiles, model: &str) -> TokenPrices {

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    AnnotatedEvent, Digest, Event, Fact, LoggedEvent, Seq, ThreadId, Tokens,
+    AnnotatedEvent, Digest, Event, Fact, LoggedEvent, Seq, Tokens,
     budget::Budget,
     event::{CompactionTrigger, Timestamp},
     model_view::{EpochCause, NextCall, PreparationReport, SummaryOrder, SummaryOrigin},
 };
 use epitome_store::{
     ThreadHead,
-    records::{CommitRecord, ThreadCommit, ThreadOpening},
+    records::{CommitRecord, ThreadCommit},
 };
 
 use super::{
@@ -68,12 +68,8 @@ pub(crate) struct PreparedCall {
 /// Events and records that are written with a call. The state holds the events already.
 #[derive(Debug)]
 struct CallWrites {
-    thread: ThreadId,
     now: Timestamp,
-    after: Seq,
-    events: Vec<AnnotatedEvent>,
-    records: Vec<CommitRecord>,
-    opens: Option<ThreadOpening>,
+    commit: ThreadCommit,
     writing: WriteTiming,
     /// The hooks that added something.
     injected: Vec<String>,
@@ -102,15 +98,15 @@ impl CallDraft {
         // A call that is made again still concerns the same question.
         state.unanswered = unanswered.or(state.unanswered);
         let (thread, now, after) = (engine.thread, engine.now(), state.head.seq);
-        let injected = Vec::new();
-        let mut writes = CallWrites { thread, now, after, events, records, opens, writing, injected };
+        let commit = ThreadCommit { thread, after, events, records, opens };
+        let mut writes = CallWrites { now, commit, writing, injected: Vec::new() };
         writes.take_in(state);
         writes.inject(engine, state)?;
         state.offer_recall(recall);
         let whole = state.view().context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // Decisions for a call that another writer made meanwhile are not in this view.
-        writes.records.push(CommitRecord::CallsSoFar(number));
+        writes.commit.records.push(CommitRecord::CallsSoFar(number));
         let summary = writes.choose_summary(engine, state)?;
         let first = state.first_shown();
         let call = next_call(engine, state, &setup, &summary, now);
@@ -139,10 +135,10 @@ impl CallDraft {
         written: WrittenCall,
     ) -> Result<PreparedCall, SessionError> {
         let Self { setup, prepared, number, budget, mut writes, summary, .. } = self;
-        writes.records.extend(state.contents(&setup, &written));
+        writes.commit.records.extend(state.contents(&setup, &written));
         let call = state.record(&setup, &prepared, written, &writes.injected, writes.now);
         let (hash, tokens, named) = (call.hash, call.estimated, SettingsDigests::by(&call));
-        writes.records.push(CommitRecord::Call(call));
+        writes.commit.records.push(CommitRecord::Call(call));
         if prepared.wish == SummaryOrder::Summary {
             let call = next_call(engine, state, &setup, &summary, writes.now);
             let aimed = state.view().summary_budget(&setup.calls.policy, &budget, &call);
@@ -171,16 +167,16 @@ impl CallWrites {
     fn take_in(&self, state: &mut SessionState) {
         let meter = Arc::clone(&state.setup.meter);
         std::thread::scope(|scope| {
-            if self.events.len() >= MIN_EVENTS_FOR_PARALLEL_COUNT {
+            if self.commit.events.len() >= MIN_EVENTS_FOR_PARALLEL_COUNT {
                 scope.spawn(|| {
-                    for event in self.events.iter().rev() {
+                    for event in self.commit.events.iter().rev() {
                         meter.pieces_noted(event);
                         event.fact_json();
                     }
                 });
             }
-            for event in &self.events {
-                state.push(self.thread, event);
+            for event in &self.commit.events {
+                state.push(self.commit.thread, event);
             }
         });
     }
@@ -188,8 +184,8 @@ impl CallWrites {
     /// Appends an event to the state and to the commit.
     fn append(&mut self, state: &mut SessionState, event: Event) {
         let event = AnnotatedEvent::from(event);
-        state.push(self.thread, &event);
-        self.events.push(event);
+        state.push(self.commit.thread, &event);
+        self.commit.events.push(event);
     }
 
     /// Adds content from hooks to the conversation.
@@ -210,10 +206,10 @@ impl CallWrites {
         engine: &SessionEngine,
         state: &mut SessionState,
     ) -> Result<ReadyChoice, SessionError> {
-        let mut ready = if self.opens.is_some() { None } else { summary_jobs::ready(engine, state)? };
+        let mut ready = if self.commit.opens.is_some() { None } else { summary_jobs::ready(engine, state)? };
         // A summary that no longer saves anything is cancelled, or it would be examined before every call in vain.
         if let Some((job, Err(nothing))) = ready.as_ref().map(|ready| (ready.job, ready.compaction(state))) {
-            self.records.push(CommitRecord::CancelJob { job, reason: nothing.to_string() });
+            self.commit.records.push(CommitRecord::CancelJob { job, reason: nothing.to_string() });
             ready = None;
         }
         let mut requested = None;
@@ -231,7 +227,7 @@ impl CallWrites {
     ) -> Option<(Arc<LoggedEvent>, String)> {
         let compaction = ready.compaction(state).ok()?;
         self.append(state, Event::from_fact(Fact::Compacted(compaction), Some(self.now)));
-        self.records.push(CommitRecord::Adopted { job: ready.job, compaction: state.head.seq });
+        self.commit.records.push(CommitRecord::Adopted { job: ready.job, compaction: state.head.seq });
         Some((Arc::clone(state.view().line().last()?), ready.by.clone()))
     }
 
@@ -249,10 +245,10 @@ impl CallWrites {
             let place = (engine.session, engine.thread);
             engine.listeners.built_in(place, made, first, &state.setup.meter);
         }
-        self.events.push(compaction.event.clone().into());
+        self.commit.events.push(compaction.event.clone().into());
         state.head = ThreadHead { seq: compaction.id.seq, link: compaction.link };
         if let (SummaryOrigin::Ready, Some(ready)) = (prepared.author, ready) {
-            self.records.push(CommitRecord::Adopted { job: ready.job, compaction: compaction.id.seq });
+            self.commit.records.push(CommitRecord::Adopted { job: ready.job, compaction: compaction.id.seq });
         }
     }
 
@@ -269,15 +265,14 @@ impl CallWrites {
             summary_jobs::order(engine, state, budget, trigger, None, Some(call), self.now)?
         {
             self.append(state, marker);
-            self.records.push(CommitRecord::Job(job));
+            self.commit.records.push(CommitRecord::Job(job));
         }
         Ok(())
     }
 
     /// Writes everything, or returns the commit if that may wait.
     fn commit(self, engine: &SessionEngine, only_grows: bool) -> Result<Option<ThreadCommit>, SessionError> {
-        let Self { thread, after, events, records, opens, writing, .. } = self;
-        let commit = ThreadCommit { thread, after, events, records, opens };
+        let Self { commit, writing, .. } = self;
         if writing == WriteTiming::MayWait && only_grows && is_reproducible(&commit) {
             return Ok(Some(commit));
         }

@@ -73,16 +73,10 @@ impl SessionSetup {
         let model = ModelName(model.to_owned());
         let options = RenderOptions { model: Some(model.clone()), answer: Some(answer), ..target.options() };
         let calls = target.settings(policy, options);
-        let rendering = RecordedRendering {
-            format,
-            options: calls.options.clone(),
-            tokenizer: meter.name().to_owned(),
-            weave: None,
-        };
         let recorded = RecordedSettings {
             policy: HashedText::new(json(policy)),
             profile: profile.as_ref().map(|profile| HashedText::new(json(profile))),
-            rendering: HashedText::new(json(&rendering)),
+            rendering: rendering(&calls, &meter, None),
         };
         Self { model, profile, meter, calls, limit, window, reserve, recorded }
     }
@@ -107,9 +101,7 @@ impl SessionSetup {
 
     /// Recorded rendering of requests that are rewritten from a client's.
     pub(crate) fn weaving(&self, plan: RewritePlan) -> HashedText {
-        let (format, options) = (self.calls.format, self.calls.options.clone());
-        let tokenizer = self.meter.name().to_owned();
-        HashedText::new(json(&RecordedRendering { format, options, tokenizer, weave: Some(plan) }))
+        rendering(&self.calls, &self.meter, Some(plan))
     }
 
     /// Room of the next request, given the limits that calls have shown.
@@ -220,6 +212,11 @@ impl ObservedLimits {
         let estimated = u128::from(counted.0) * 1_000 / u128::from(1_000 + self.short);
         Tokens(u64::try_from(estimated).unwrap_or(u64::MAX))
     }
+}
+
+fn rendering(calls: &CallSettings, meter: &Meter, weave: Option<RewritePlan>) -> HashedText {
+    let (format, options) = (calls.format, calls.options.clone());
+    HashedText::new(json(&RecordedRendering { format, options, tokenizer: meter.name().to_owned(), weave }))
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -1,6 +1,6 @@
 //! Comparisons of many threads, combined.
 
-use epitome_core::{Tokens, profile::Money};
+use epitome_core::profile::Money;
 use serde::Serialize;
 
 use super::{ColdCallCounts, ComparedUsage, ComparisonSide, PrefixSource, ThreadComparison, WorstCall};
@@ -129,13 +129,5 @@ impl RelativeDeviation {
         errors.sort_unstable_by(f64::total_cmp);
         let Some(median) = errors.get(errors.len() / 2) else { return Self::default() };
         Self { median: *median, mean: errors.iter().sum::<f64>() / errors.len() as f64 }
-    }
-}
-
-impl ComparedUsage {
-    /// Share of the input that the cache read.
-    #[expect(clippy::cast_precision_loss, reason = "what a person reads needs no more digits")]
-    pub fn read_share(&self) -> Option<f64> {
-        (self.input > Tokens(0)).then_some(self.cache_read.0 as f64 / self.input.0 as f64)
     }
 }
