@@ -1,272 +1,139 @@
-//! Requirements on every log, tested on any implementation.
+//! Requirements on every store, tested on any implementation.
 //!
-//! A backend runs [`check`] in its own tests. It panics at the first thing that does not hold, with the name of it.
+//! A database brings a [`DatabaseFactory`] and runs [`check_store`] in its own tests. It panics with the names of the checks
+//! that failed; each of them has said before what did not hold.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+#![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
 
-use epitome_core::{
-    ChainLink, ContentPart, Digest, Event, Fact, LoggedEvent, Seq, SessionId, ThreadId,
-    event::{RawDialect, RawJson, Timestamp, ToolCall, ToolResult},
-    media::Media,
+mod calls;
+mod care;
+mod erasure;
+mod jobs;
+mod log;
+mod lookups;
+mod media;
+mod noted;
+mod recognition;
+pub mod samples;
+mod sessions;
+mod texts;
+mod turns;
+mod windows;
+
+use std::{
+    any::Any,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
 };
 
-use crate::{NewThread, StoreError, ThreadHead, ThreadStart, traits::EventLog};
+use crate::{Store, StoreError, StoreLocation, StoreOptions, open_store};
 
-/// Tries everything on one log. It may hold other threads already.
-pub fn check(log: &dyn EventLog) {
-    an_empty_thread_is_at_the_start(log);
-    events_come_back_as_they_were(log);
-    links_are_those_of_the_core(log);
-    a_stale_append_is_refused_and_changes_nothing(log);
-    making_a_thread_again_is_no_error_but_making_another_is(log);
-    reading_starts_and_stops_where_asked(log);
-    a_fork_reads_as_a_copy_of_the_prefix(log);
-    a_fork_beyond_the_end_is_refused(log);
-    an_unknown_thread_is_an_error(log);
-    a_spawned_thread_starts_with_nothing(log);
-    of_many_writers_each_append_happens_once(log);
+/// A database to try things on.
+pub struct TestDatabase {
+    location: StoreLocation,
+    /// Removes the database when it is dropped.
+    _guard: Box<dyn Any + Send + Sync>,
 }
 
-/// One event of every shape that storage could get wrong.
-pub fn odd_events() -> Vec<Event> {
-    let raw = |json: &str| RawJson { dialect: RawDialect::Anthropic, json: json.into() };
-    let with = |fact: Fact, json: &str| Event {
-        time: Some(Timestamp(-5)),
-        origin: Some("its \"name\" elsewhere \0 ☃".to_owned()),
-        fact,
-        raw: raw(json),
-        normal: Some(Digest::of(json.as_bytes())),
+impl TestDatabase {
+    /// A database that is empty, or that is made when it is opened. `guard` removes it when it is dropped.
+    pub fn new(location: StoreLocation, guard: impl Any + Send + Sync) -> Self {
+        Self { location, _guard: Box::new(guard) }
+    }
+
+    /// Opens it with a token counter. Several stores may have it open at once, as several processes would.
+    pub fn open(&self) -> Arc<dyn Store> {
+        self.open_with(samples::counting())
+    }
+
+    /// The same, but what is derived is put off for as long as nobody asks for it.
+    pub fn open_late(&self) -> Arc<dyn Store> {
+        self.open_with(samples::late())
+    }
+
+    /// Opens it with other options.
+    pub fn open_with(&self, options: StoreOptions) -> Arc<dyn Store> {
+        open_store(&self.location, options).expect("the store opens")
+    }
+
+    /// Its location.
+    pub fn location(&self) -> &StoreLocation {
+        &self.location
+    }
+}
+
+/// Makes an empty database. It is called from several threads.
+pub type DatabaseFactory<'f> = dyn Fn() -> TestDatabase + Sync + 'f;
+
+/// One requirement.
+#[derive(Clone, Copy)]
+pub struct ConformanceCheck {
+    name: &'static str,
+    run: fn(&DatabaseFactory<'_>),
+}
+
+/// Lists the checks of a module.
+macro_rules! checks {
+    ($($name:ident,)*) => {
+        pub(super) const CHECKS: &[ConformanceCheck] =
+            &[$(ConformanceCheck { name: concat!(module_path!(), "::", stringify!($name)), run: $name }),*];
     };
-    let call = ContentPart::ToolCall(ToolCall::function("call_1", "read", "{\"path\": \"not json"));
-    let result = ToolResult {
-        call: "call_1".into(),
-        name: None,
-        parts: vec![
-            ContentPart::text("long ".repeat(4000)),
-            ContentPart::Media(Media::inline("image/png", b"tiny")),
-        ],
-        error: true,
-    };
-    vec![
-        Event::from_fact(Fact::UserSaid { parts: vec![ContentPart::text("")] }, None),
-        Event::from_fact(Fact::Carried { kind: "other".to_owned() }, Some(Timestamp(i64::MAX))),
-        with(
-            Fact::UserSaid {
-                parts: vec![ContentPart::text("a\0b\u{7}\u{2028}𝄞 'quoted' -- ; DROP TABLE events")],
-            },
-            "{ \"spaced\" : 1 }",
-        ),
-        with(Fact::AssistantSaid { answer: Some("m".into()), model: None, parts: vec![call] }, "[1,\n2]"),
-        with(Fact::ToolReturned { results: vec![result], parts: vec![] }, "\"nul \0 inside\""),
-        Event::native("some agent's own", "not JSON at all", Fact::Carried { kind: String::new() }),
-    ]
+}
+use checks;
+
+/// Tries everything.
+pub fn check_store(databases: &DatabaseFactory<'_>) {
+    let all = [
+        log::CHECKS,
+        windows::CHECKS,
+        media::CHECKS,
+        noted::CHECKS,
+        sessions::CHECKS,
+        turns::CHECKS,
+        texts::CHECKS,
+        recognition::CHECKS,
+        lookups::CHECKS,
+        calls::CHECKS,
+        jobs::CHECKS,
+        erasure::CHECKS,
+        care::CHECKS,
+    ];
+    run(&all.concat(), databases);
 }
 
-/// A number that no other call in this process gives, so that the suite can run twice on one log.
-fn fresh() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// Tries only the log. The factory may give the same database every time, to several callers at once.
+pub fn check_log(databases: &DatabaseFactory<'_>) {
+    run(log::CHECKS, databases);
 }
 
-fn new_thread(start: ThreadStart) -> NewThread {
-    let number = format!("{}-{}", std::process::id(), fresh());
-    NewThread {
-        id: ThreadId::derived(&["conformance", &number]),
-        session: SessionId::derived(&["conformance", &number]),
-        name: format!("thread {number}"),
-        key: None,
-        start,
-    }
-}
-
-fn open(log: &dyn EventLog, start: ThreadStart) -> ThreadId {
-    let thread = new_thread(start);
-    log.open(&thread).expect("a new thread can be made");
-    thread.id
-}
-
-fn said(text: &str) -> Event {
-    let json = format!("{{\"role\":\"user\",\"content\":\"{text}\"}}");
-    let normal = Some(Digest::of(text.as_bytes()));
-    let raw = RawJson { dialect: RawDialect::OpenaiChat, json: json.into() };
-    Event {
-        time: Some(Timestamp(7)),
-        origin: None,
-        fact: Fact::UserSaid { parts: vec![ContentPart::text(text)] },
-        raw,
-        normal,
-    }
-}
-
-fn append(log: &dyn EventLog, thread: ThreadId, texts: &[&str]) -> ThreadHead {
-    let head = log.head(thread).expect("the thread exists");
-    log.append(thread, head.seq, texts.iter().map(|text| said(text)).collect()).expect("nobody else appends")
-}
-
-fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<LoggedEvent> {
-    log.read(thread, Seq::START, usize::MAX).expect("the thread exists")
-}
-
-fn an_empty_thread_is_at_the_start(log: &dyn EventLog) {
-    let thread = open(log, ThreadStart::Root);
-    assert_eq!(log.head(thread).expect("exists"), ThreadHead::START);
-    assert_eq!(all(log, thread), []);
-    assert_eq!(log.append(thread, Seq::START, Vec::new()).expect("nothing to refuse"), ThreadHead::START);
-}
-
-fn events_come_back_as_they_were(log: &dyn EventLog) {
-    let thread = open(log, ThreadStart::Root);
-    let (first, rest) = (vec![said("first")], odd_events());
-    let head = log.append(thread, Seq::START, first.clone()).expect("empty thread");
-    let head = log.append(thread, head.seq, rest.clone()).expect("at the head");
-    let read: Vec<Event> = all(log, thread).into_iter().map(|logged| logged.event).collect();
-    assert_eq!(read, [first, rest].concat());
-    assert_eq!(log.head(thread).expect("exists"), head);
-}
-
-fn links_are_those_of_the_core(log: &dyn EventLog) {
-    let thread = open(log, ThreadStart::Root);
-    log.append(thread, Seq::START, odd_events()).expect("empty thread");
-    let mut link = ChainLink::ROOT;
-    for (place, logged) in (1..).zip(all(log, thread)) {
-        link = link.next(&logged.event, &logged.event.fact_json());
-        assert_eq!((logged.id.seq, logged.id.thread, logged.link), (Seq(place), thread, link));
-    }
-    assert_eq!(log.head(thread).expect("exists").link, link);
-}
-
-fn a_stale_append_is_refused_and_changes_nothing(log: &dyn EventLog) {
-    let thread = open(log, ThreadStart::Root);
-    let head = append(log, thread, &["a", "b"]);
-    for stale in [Seq(0), Seq(1), Seq(3), Seq(u64::MAX)] {
-        match log.append(thread, stale, vec![said("c"), said("d")]) {
-            Err(StoreError::Conflict { head: at, after, .. }) => assert_eq!((at, after), (head, stale)),
-            other => panic!("an append after {stale} gave {other:?}"),
-        }
-    }
-    assert_eq!(all(log, thread).len(), 2);
-}
-
-fn making_a_thread_again_is_no_error_but_making_another_is(log: &dyn EventLog) {
-    let thread = new_thread(ThreadStart::Root);
-    log.open(&thread).expect("new");
-    append(log, thread.id, &["a"]);
-    log.open(&thread).expect("the same again");
-    assert_eq!(all(log, thread.id).len(), 1);
-    let fork = ThreadStart::Fork { of: thread.id, at: Seq(1) };
-    for other in [
-        NewThread { name: "another name".to_owned(), ..thread.clone() },
-        NewThread { start: fork, ..thread.clone() },
-        NewThread { start: ThreadStart::Spawned { by: None, call: None }, ..thread.clone() },
-    ] {
-        assert!(matches!(log.open(&other), Err(StoreError::ThreadDiffers(id)) if id == thread.id));
-    }
-}
-
-fn reading_starts_and_stops_where_asked(log: &dyn EventLog) {
-    let root = open(log, ThreadStart::Root);
-    append(log, root, &["1", "2", "3"]);
-    let fork = open(log, ThreadStart::Fork { of: root, at: Seq(3) });
-    append(log, fork, &["4", "5"]);
-    let places = |from: u64, limit: usize| -> Vec<u64> {
-        let events = log.read(fork, Seq(from), limit).expect("exists");
-        events.iter().map(|event| event.id.seq.0).collect()
-    };
-    assert_eq!(places(0, 10), [1, 2, 3, 4, 5]);
-    assert_eq!(places(2, 3), [2, 3, 4]);
-    assert_eq!(places(4, usize::MAX), [4, 5]);
-    assert_eq!(places(1, 0), [0; 0]);
-    assert_eq!(places(6, 10), [0; 0]);
-    assert_eq!(places(u64::MAX, 10), [0; 0]);
-}
-
-fn a_fork_reads_as_a_copy_of_the_prefix(log: &dyn EventLog) {
-    let root = open(log, ThreadStart::Root);
-    append(log, root, &["1", "2", "3", "4"]);
-    let child = open(log, ThreadStart::Fork { of: root, at: Seq(3) });
-    append(log, child, &["4'", "5'"]);
-    append(log, root, &["5"]);
-    // Of the child's own part, of exactly its start, of its parent's part, and of an empty range.
-    for at in [4, 3, 2, 0] {
-        let copy = open(log, ThreadStart::Fork { of: child, at: Seq(at) });
-        let prefix: Vec<LoggedEvent> =
-            all(log, child).into_iter().take_while(|event| event.id.seq <= Seq(at)).collect();
-        assert_eq!(all(log, copy), prefix);
-        let link = prefix.last().map_or(ChainLink::ROOT, |event| event.link);
-        assert_eq!(log.head(copy).expect("exists"), ThreadHead { seq: Seq(at), link });
-        let before = all(log, child);
-        let head = append(log, copy, &["own"]);
-        assert_eq!(head.seq, Seq(at + 1));
-        assert_eq!(head.link, link.next(&said("own"), &said("own").fact_json()));
-        assert_eq!(all(log, child), before);
-        assert_eq!(all(log, copy)[..prefix.len()], prefix);
-    }
-    let deep = (0..20).fold(child, |parent, _| open(log, ThreadStart::Fork { of: parent, at: Seq(5) }));
-    assert_eq!(all(log, deep), all(log, child));
-}
-
-fn a_fork_beyond_the_end_is_refused(log: &dyn EventLog) {
-    let root = open(log, ThreadStart::Root);
-    append(log, root, &["1"]);
-    let beyond = new_thread(ThreadStart::Fork { of: root, at: Seq(2) });
-    match log.open(&beyond) {
-        Err(StoreError::ForkBeyondHead { of, at, head }) => {
-            assert_eq!((of, at, head), (root, Seq(2), Seq(1)));
-        }
-        other => panic!("a fork beyond the end gave {other:?}"),
-    }
-    assert!(matches!(log.head(beyond.id), Err(StoreError::UnknownThread(_))));
-}
-
-fn an_unknown_thread_is_an_error(log: &dyn EventLog) {
-    let nobody = new_thread(ThreadStart::Root).id;
-    let unknown = |error: Option<StoreError>| {
-        assert!(matches!(error, Some(StoreError::UnknownThread(id)) if id == nobody));
-    };
-    unknown(log.head(nobody).err());
-    unknown(log.read(nobody, Seq(1), 1).err());
-    unknown(log.append(nobody, Seq(0), vec![said("a")]).err());
-    unknown(log.open(&new_thread(ThreadStart::Fork { of: nobody, at: Seq(0) })).err());
-}
-
-fn a_spawned_thread_starts_with_nothing(log: &dyn EventLog) {
-    let root = open(log, ThreadStart::Root);
-    append(log, root, &["1"]);
-    let by = all(log, root).first().map(|event| event.id);
-    let spawned = new_thread(ThreadStart::Spawned { by, call: Some("call_1".into()) });
-    log.open(&spawned).expect("new");
-    log.open(&spawned).expect("the same again");
-    assert_eq!(all(log, spawned.id), []);
-    assert_eq!(append(log, spawned.id, &["1"]).seq, Seq(1));
-}
-
-fn of_many_writers_each_append_happens_once(log: &dyn EventLog) {
-    const WRITERS: usize = 4;
-    const EACH: usize = 12;
-    let thread = open(log, ThreadStart::Root);
-    std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            scope.spawn(move || {
-                for turn in 0..EACH {
-                    let text = format!("{writer}-{turn}");
-                    let mut after = Seq::START;
-                    loop {
-                        match log.append(thread, after, vec![said(&text), said("and on")]) {
-                            Ok(_) => break,
-                            Err(StoreError::Conflict { head, .. }) => after = head.seq,
-                            Err(error) => panic!("a writer failed: {error}"),
-                        }
-                    }
-                }
+/// Runs checks on as many threads as there are cores.
+fn run(checks: &[ConformanceCheck], databases: &DatabaseFactory<'_>) {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(check) = checks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            // A thread of that name, so that a panic says which check it was.
+            let outcome = thread::scope(|scope| {
+                let named = thread::Builder::new().name(check.name.to_owned());
+                named.spawn_scoped(scope, || (check.run)(databases)).expect("a thread can be started").join()
             });
+            if outcome.is_err() {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push(check.name);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(work);
         }
     });
-    let events = all(log, thread);
-    let mut texts: Vec<String> = events.iter().step_by(2).map(|event| event.event.fact.text()).collect();
-    assert!(events.iter().skip(1).step_by(2).all(|event| event.event.fact.text() == "and on"));
-    texts.sort();
-    let mut expected: Vec<String> =
-        (0..WRITERS).flat_map(|writer| (0..EACH).map(move |turn| format!("{writer}-{turn}"))).collect();
-    expected.sort();
-    assert_eq!(texts, expected);
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(failed.is_empty(), "{} of {} checks failed: {failed:#?}", failed.len(), checks.len());
+}
+
+/// Checks that an outcome is an error, and of which kind.
+fn expect_error<T: std::fmt::Debug>(outcome: &Result<T, StoreError>, is_it: impl Fn(&StoreError) -> bool) {
+    assert!(outcome.as_ref().is_err_and(&is_it), "{outcome:?}");
 }

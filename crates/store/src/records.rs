@@ -277,7 +277,7 @@ pub enum SnippetPart {
     Match(String),
 }
 
-/// Findings of [`doctor`](crate::SqliteStore::doctor).
+/// Findings of [`doctor`](crate::traits::StoreMaintenance::doctor).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorReport {
     /// Every check, in order.
@@ -329,7 +329,7 @@ pub enum ScrubState {
     /// They are.
     Gone,
     /// The rows are gone, but their bytes may still be in the files: another process reads old pages, or the disk
-    /// has no room to rewrite them. Run [`scrub`](crate::SqliteStore::scrub) or [`rebuild`](crate::SqliteStore::rebuild) later.
+    /// has no room to rewrite them. Run [`scrub`](crate::traits::StoreMaintenance::scrub) or [`rebuild`](crate::traits::StoreMaintenance::rebuild) later.
     Waiting,
 }
 

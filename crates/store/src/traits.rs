@@ -3,7 +3,7 @@
 //! # Where waiting ends
 //!
 //! Every method blocks the thread that calls it until the database has answered, except
-//! [`CallStore::submit`](calls::CallStore::submit), which never does. Asynchronous callers therefore use threads that
+//! [`CallStore::submit`], which never does. Asynchronous callers therefore use threads that
 //! may block, such as tokio's `spawn_blocking`, and nothing in these traits depends on a runtime. An implementation
 //! with an asynchronous driver has a runtime on threads of its own and lets the calling thread wait for an answer over
 //! a channel: then it may be called from anywhere.
@@ -14,11 +14,11 @@
 //!   when it returns.
 //! - Of two writers that go on from the same state one is refused with an error for which
 //!   [`StoreError::is_conflict`](crate::StoreError::is_conflict) is true. That holds between processes too.
-//! - Nothing changes or removes an event but [`StoreMaintenance::erase`](maintenance::StoreMaintenance::erase).
+//! - Nothing changes or removes an event but [`StoreMaintenance::erase`].
 //! - What is derived from events ([`derived`]) is up to date in every answer.
 //! - No method reads a clock or makes up an id: times and ids are the caller's.
 //!
-//! The suite in [`conformance`](crate::conformance) tries all of it on any implementation.
+//! The suite of the feature `conformance` tries all of it on any implementation.
 
 pub mod calls;
 pub mod derived;

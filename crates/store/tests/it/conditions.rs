@@ -14,11 +14,9 @@ use epitome_store::{
     records::{CommitRecord, JobId, NewCall, ThreadCommit},
 };
 
-use crate::{
-    calls::{call, commit, policy},
-    jobs::ready,
-    recognition::exchange,
-    support::{Place, append, counting, events, open_at, raw, root, session, thread, user},
+use crate::support::{
+    Place, append, call, commit, counting, events, exchange, open_at, policy, raw, ready, root, session,
+    thread, user,
 };
 
 /// Opens, and gives the words of the error with the path left out.

@@ -18,10 +18,7 @@ use epitome_store::{
 };
 use tempfile::TempDir;
 
-use crate::{
-    calls::{call, policy},
-    support::{counting, late, open_at, root, thread, user},
-};
+use crate::support::{call, counting, late, open_at, policy, root, thread, user};
 
 const ROUNDS: u64 = 110;
 const WRITERS: usize = 2;

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use epitome_core::{
-    ChainLink, Event, EventId, Fact, LoggedEvent, Seq, SessionId, ThreadId, event::Timestamp,
-    turn::TurnBuilder,
-};
+use epitome_core::{EventId, Fact, Seq, SessionId, ThreadId, event::Timestamp, turn::TurnBuilder};
 use epitome_store::{
     NewThread, Store, StoreError, StoreLocation, StoreOptions, ThreadStart,
     records::{
@@ -16,12 +13,11 @@ use epitome_store::{
 use proptest::prelude::*;
 
 use crate::{
-    calls::{call, commit, policy},
     invariants::derived,
-    jobs::{job, ready},
-    media::picture,
-    recognition::exchange,
-    support::{Place, append, counting, events, in_session, open_at, root, session, thread, user},
+    support::{
+        Place, all, append, assert_healthy, call, calls_seen, commit, counting, events, exchange, in_session,
+        job, open_at, picture, policy, ready, root, seen, session, thread, user,
+    },
 };
 
 const CANARY: &str = "zanzibarquokka";
@@ -32,10 +28,6 @@ fn holds(directory: &Path, needle: &[u8]) -> bool {
         let bytes = std::fs::read(file.unwrap().path()).unwrap().to_ascii_lowercase();
         bytes.windows(needle.len()).any(|window| window == needle)
     })
-}
-
-fn all(log: &dyn Store, id: ThreadId) -> Vec<LoggedEvent> {
-    log.read(id, Seq(1), usize::MAX).unwrap()
 }
 
 #[test]
@@ -157,85 +149,6 @@ fn records_with_canary(store: &dyn Store, id: ThreadId) {
     commit(store, id, vec![CommitRecord::Exchange(told)]);
 }
 
-/// The calls of a view without the owners of calls and events, which an erasure may change.
-fn calls_seen(store: &dyn Store, id: ThreadId) -> Vec<CallRow> {
-    let nobody = ThreadId::derived(&["nobody"]);
-    let mut calls = store.calls(id, 0, usize::MAX).unwrap();
-    for call in &mut calls {
-        call.thread = nobody;
-        if let Some(summary) = &mut call.call.summary {
-            summary.thread = nobody;
-        }
-    }
-    calls
-}
-
-/// A view without the owners of its events, which an erasure may change.
-fn seen(log: &dyn Store, id: ThreadId) -> Vec<(Seq, Event, ChainLink)> {
-    all(log, id).into_iter().map(|logged| (logged.id.seq, logged.event, logged.link)).collect()
-}
-
-fn assert_healthy(store: &dyn Store) {
-    let report = store.doctor().unwrap();
-    assert!(report.is_healthy(), "{report:#?}");
-}
-
-#[test]
-fn what_a_fork_elsewhere_shares_becomes_its_own() {
-    let place = Place::new();
-    let store = place.open();
-    let main = root(&*store, "gone");
-    append(&*store, main, events(Seq(1), "uafrfr"));
-    let side = in_session(&*store, "gone", "side", ThreadStart::Fork { of: main, at: Seq(5) });
-    append(&*store, side, events(Seq(6), "ruaua"));
-    let heir = in_session(&*store, "heir", "heir", ThreadStart::Fork { of: side, at: Seq(7) });
-    append(&*store, heir, vec![user("own")]);
-    let aside = in_session(&*store, "gone", "aside", ThreadStart::Fork { of: heir, at: Seq(8) });
-    let child = in_session(&*store, "child", "child", ThreadStart::Fork { of: aside, at: Seq(6) });
-    let entry = LedgerEntry {
-        id: "1".into(),
-        channel: "mail".into(),
-        time: Timestamp(1),
-        author: "ann".into(),
-        text: "stays".into(),
-        raw: "{}".into(),
-    };
-    store.ledger_add(&entry, &[EventId { thread: main, seq: Seq(2) }]).unwrap();
-    let before = [heir, child].map(|id| (seen(&*store, id), store.turns(id).unwrap().len()));
-
-    let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
-    // Of `main` five events are shared, of `side` two; `aside` had none of its own.
-    assert_eq!((erased.threads, erased.events, erased.shared), (3, 4, 7));
-    assert_eq!([heir, child].map(|id| (seen(&*store, id), store.turns(id).unwrap().len())), before);
-    let threads = store.threads(session("heir")).unwrap();
-    assert_eq!(
-        threads.iter().map(|row| (row.id, row.start.clone())).collect::<Vec<_>>(),
-        [(heir, ThreadStart::Root)]
-    );
-    assert_eq!(store.thread(child).unwrap().start, ThreadStart::Fork { of: heir, at: Seq(6) });
-    assert_eq!(store.ledger_turns("mail", "1").unwrap(), [EventId { thread: heir, seq: Seq(2) }]);
-    assert!(store.session(session("gone")).is_err());
-    assert!(matches!(store.head(side), Err(StoreError::UnknownThread(_))));
-    assert_healthy(&*store);
-}
-
-#[test]
-fn an_erased_thread_can_be_made_again_beside_its_forks() {
-    let place = Place::new();
-    let store = place.open();
-    let main = root(&*store, "gone");
-    append(&*store, main, events(Seq(1), "uaua"));
-    let heir = in_session(&*store, "heir", "heir", ThreadStart::Fork { of: main, at: Seq(2) });
-    let before = seen(&*store, heir);
-    store.erase(session("gone"), Timestamp(1)).unwrap();
-    root(&*store, "gone");
-    store.append(main, Seq::START, events(Seq(1), "uaua")).unwrap();
-    assert_eq!(store.session(session("gone")).unwrap().events, 4);
-    assert_eq!(store.threads(session("heir")).unwrap().len(), 1);
-    assert_eq!(seen(&*store, heir), before);
-    assert_healthy(&*store);
-}
-
 #[test]
 fn a_second_erasure_removes_what_the_first_left_to_its_fork() {
     let place = Place::new();
@@ -257,24 +170,6 @@ fn a_second_erasure_removes_what_the_first_left_to_its_fork() {
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
     assert_eq!(seen(&*store, early).len(), 5);
     assert_eq!(store.search(&SearchQuery::everything("early")).unwrap().len(), 5);
-    assert_healthy(&*store);
-}
-
-#[test]
-fn two_forks_of_one_session_go_on_sharing_what_they_shared() {
-    let place = Place::new();
-    let store = place.open();
-    let main = root(&*store, "gone");
-    append(&*store, main, events(Seq(1), "uauaua"));
-    append(&*store, main, vec![picture(&[5; 3000])]);
-    let older = in_session(&*store, "heir", "older", ThreadStart::Fork { of: main, at: Seq(3) });
-    let younger = in_session(&*store, "heir", "younger", ThreadStart::Fork { of: main, at: Seq(7) });
-    let before = [older, younger].map(|id| seen(&*store, id));
-    let erased = store.erase(session("gone"), Timestamp(1)).unwrap();
-    assert_eq!((erased.events, erased.shared, erased.media), (0, 7, 0));
-    assert_eq!([older, younger].map(|id| seen(&*store, id)), before);
-    assert_eq!(store.thread(younger).unwrap().start, ThreadStart::Fork { of: older, at: Seq(3) });
-    assert_eq!(store.session(session("heir")).unwrap().events, 7);
     assert_healthy(&*store);
 }
 

@@ -13,7 +13,6 @@ mod invariants;
 mod jobs;
 mod media;
 mod model;
-mod noted;
 mod recognition;
 mod records;
 mod sessions;

@@ -3,11 +3,8 @@
 use epitome_core::{EventId, Seq, event::Timestamp};
 use epitome_store::records::{CommitRecord, LedgerEntry, NewCallOutcome};
 
-use crate::{
-    calls::{call, commit, policy},
-    jobs::ready,
-    recognition::exchange,
-    support::{Place, append, events, root, session, thread},
+use crate::support::{
+    Place, append, call, commit, events, exchange, picture, policy, ready, root, session, thread,
 };
 
 /// A store with something in every table of records.
@@ -17,7 +14,7 @@ fn filled() -> Place {
     let id = root(&*store, "t");
     let bytes = vec![7; 2000];
     append(&*store, id, events(Seq(1), "uar"));
-    append(&*store, id, vec![crate::media::picture(&bytes)]);
+    append(&*store, id, vec![picture(&bytes)]);
     let entry = LedgerEntry {
         id: "1".into(),
         channel: "mail".into(),

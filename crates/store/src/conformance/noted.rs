@@ -1,9 +1,18 @@
 //! Events of which something was found out before they are stored: that saves work and changes nothing.
 
 use epitome_core::{AnnotatedEvent, ChainLink, Seq, TokenCounter, Tokens};
-use epitome_store::{Store, records::ThreadCommit};
 
-use crate::support::{Place, Quarters, append, events, root, user};
+use super::{
+    ConformanceCheck, DatabaseFactory, TestDatabase, checks,
+    samples::{Quarters, append, events, root, user},
+};
+use crate::{Store, records::ThreadCommit};
+
+checks! {
+    what_was_found_out_in_the_same_way_is_stored_as_it_would_be_without,
+    a_link_that_was_found_after_another_one_is_not_stored,
+    counts_by_another_tokenizer_are_not_stored,
+}
 
 /// Bytes: whoever goes by these counts instead of the store's is found out.
 struct Bytes;
@@ -19,9 +28,9 @@ impl TokenCounter for Bytes {
 }
 
 /// Stores some events after another one as they are, and once more after somebody made notes of them; compares.
-fn check(note: impl Fn(&AnnotatedEvent, ChainLink)) {
-    for open in [Place::open, Place::open_late] {
-        let (one, other) = (Place::new(), Place::new());
+fn check(databases: &DatabaseFactory<'_>, note: impl Fn(&AnnotatedEvent, ChainLink)) {
+    for open in [TestDatabase::open, TestDatabase::open_late] {
+        let (one, other) = (databases(), databases());
         let (plain, noted) = (open(&one), open(&other));
         let said = events(Seq(2), "iuafgrrgck");
         let thread = root(&*plain, "t");
@@ -49,26 +58,23 @@ fn check(note: impl Fn(&AnnotatedEvent, ChainLink)) {
     }
 }
 
-#[test]
-fn what_was_found_out_in_the_same_way_is_stored_as_it_would_be_without() {
-    check(|event, link| {
+fn what_was_found_out_in_the_same_way_is_stored_as_it_would_be_without(databases: &DatabaseFactory<'_>) {
+    check(databases, |event, link| {
         let _ = (event.link_after(link), event.pieces(&Quarters));
     });
 }
 
-#[test]
-fn a_link_that_was_found_after_another_one_is_not_stored() {
-    check(|event, link| {
+fn a_link_that_was_found_after_another_one_is_not_stored(databases: &DatabaseFactory<'_>) {
+    check(databases, |event, link| {
         let _ = event.link_after(ChainLink { raw: link.normal, ..link });
     });
-    check(|event, link| {
+    check(databases, |event, link| {
         let _ = event.link_after(ChainLink { normal: link.raw, ..link });
     });
 }
 
-#[test]
-fn counts_by_another_tokenizer_are_not_stored() {
-    check(|event, _| {
+fn counts_by_another_tokenizer_are_not_stored(databases: &DatabaseFactory<'_>) {
+    check(databases, |event, _| {
         let _ = event.pieces(&Bytes);
     });
 }
