@@ -7,6 +7,7 @@ mod compact_options;
 mod compact_request;
 mod completed_exchange;
 pub(crate) mod config;
+mod connection_threads;
 mod decompress;
 mod delivery;
 mod errors;
@@ -51,6 +52,7 @@ use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
 use self::{
     admission::ClientAdmission,
     config::{GatewayConfig, GatewayLimits, StoreFailureAction},
+    connection_threads::ConnectionThreads,
     health::GatewayHealth,
     metrics::{GatewayMetrics, UncomposedReason, UnrecordedReason},
     reopening_store::ReopeningStore,
@@ -73,9 +75,10 @@ pub(crate) async fn serve(
         TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
     let address = listener.local_addr().context("finding out where the gateway listens")?;
     let gateway = Arc::new(Gateway::new(config, address, store)?);
+    let threads = ConnectionThreads::start()?;
     lifecycle_metrics::begin(&gateway);
     ready(address);
-    server::run(gateway, listener, signals, reload).await;
+    server::run(gateway, listener, threads, signals, reload).await;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Connections: accepted, served by one task each, and closed in order.
+//! Connections: accepted, served by one task each on a thread of its own runtime, and closed in order.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
@@ -14,6 +14,7 @@ use tokio::{
 use super::{
     Gateway,
     config::GatewayConfig,
+    connection_threads::ConnectionThreads,
     framing::FramedStream,
     io_timeout::WriteTimeoutStream,
     proxy,
@@ -41,6 +42,7 @@ enum GatewayPhase {
 pub(super) async fn run(
     gateway: Arc<Gateway>,
     listener: TcpListener,
+    threads: ConnectionThreads,
     mut signals: ProcessSignals,
     reload: impl Fn() -> anyhow::Result<GatewayConfig>,
 ) {
@@ -75,7 +77,8 @@ pub(super) async fn run(
         };
         match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(serve(gateways.clone(), stream, alive.clone(), watched.clone()));
+                let (gateways, alive, watched) = (gateways.clone(), alive.clone(), watched.clone());
+                threads.serve(accepted_connection(gateways, stream, alive, watched));
             }
             Err(error) => {
                 // Most likely too many files are open; others will be closed.
@@ -146,6 +149,20 @@ fn reloaded(current: &watch::Sender<Arc<Gateway>>, reload: impl Fn() -> anyhow::
             let error = format!("{error:#}");
             tracing::error!(error, "the configuration was not reloaded: the old one stays");
         }
+    }
+}
+
+/// Serves a connection that was accepted by another thread.
+async fn accepted_connection(
+    gateways: watch::Receiver<Arc<Gateway>>,
+    stream: TcpStream,
+    alive: ShutdownGuard,
+    phase: watch::Receiver<GatewayPhase>,
+) {
+    // This thread is told when there is something to read, and no longer the one that accepted it.
+    match stream.into_std().and_then(TcpStream::from_std) {
+        Ok(stream) => serve(gateways, stream, alive, phase).await,
+        Err(error) => tracing::warn!(%error, "a connection was not taken"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Upstreams that requests are forwarded to: the providers of the configuration, and no others.
 //!
-//! Connections are kept and used again. No redirect is followed: the client decides about these.
+//! Connections are kept and used again, by the thread that made them. No redirect is followed: the client decides about these.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use super::{
     config::{self, GatewayLimits, pattern::matches_pattern},
+    connection_threads,
     errors::GatewayError,
     headers::UpstreamKey,
     request_body::{OutboundBody, RequestBodyError},
@@ -39,9 +40,13 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct UpstreamPool {
     all: Vec<Arc<Upstream>>,
-    client: Client<HttpsConnector<HttpConnector>, OutboundBody>,
+    /// Client of each thread that serves connections, and one for all other threads: an answer that arrives on a
+    /// connection of another thread would have to wake two.
+    clients: Vec<UpstreamClient>,
     answer: Duration,
 }
+
+type UpstreamClient = Client<HttpsConnector<HttpConnector>, OutboundBody>;
 
 /// A provider.
 #[derive(Debug)]
@@ -79,13 +84,16 @@ impl UpstreamPool {
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE)
-            .pool_timer(TokioTimer::new())
-            .http1_preserve_header_case(true)
-            .set_host(false)
-            .build(connector);
-        Ok(Self { all, client, answer: limits.answer })
+        let client = || {
+            Client::builder(TokioExecutor::new())
+                .pool_idle_timeout(IDLE)
+                .pool_timer(TokioTimer::new())
+                .http1_preserve_header_case(true)
+                .set_host(false)
+                .build(connector.clone())
+        };
+        let clients = (0..=connection_threads::count()).map(|_| client()).collect();
+        Ok(Self { all, clients, answer: limits.answer })
     }
 
     /// Reports whether the choice among providers of `formats` depends on the model.
@@ -115,7 +123,9 @@ impl UpstreamPool {
 
     /// Sends a request to its address, and waits for the head of the answer.
     pub(super) async fn send(&self, request: Request<OutboundBody>) -> Result<Response<Incoming>, SendError> {
-        match timeout(self.answer, self.client.request(request)).await {
+        let number = connection_threads::current().map_or(0, |thread| thread + 1);
+        let client = &self.clients[number % self.clients.len()];
+        match timeout(self.answer, client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(SendError::of(&error)),
             Err(_) => Err(SendError::Silent),

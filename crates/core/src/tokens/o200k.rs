@@ -44,8 +44,9 @@ impl TokenCounter for O200kCounter {
     }
 }
 
-/// The longest piece whose count is remembered, and longest run of spaces.
+/// The longest piece whose count is remembered in a slot of one word, in one of two, and longest run of spaces.
 const LONGEST: usize = 7;
+const LONGEST_WORD: usize = 15;
 const LONGEST_RUN: usize = 127;
 
 /// Number of counts that are remembered. A table of this size stays in the processor's cache, as the
@@ -56,15 +57,31 @@ const REMEMBERED: usize = 1 << 15;
 /// last byte how many letters and how many tokens they are. A slot is read and written as one, so it is of one piece.
 static PIECES: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED];
 
+/// Number of counts of longer pieces that are remembered.
+const LONG_REMEMBERED: usize = 1 << 14;
+
+/// The counts of pieces of 8 to 15 letters: a slot as above for the letters behind the eighth, and before it the first
+/// eight, combined with a mix of that slot. Two threads may write the halves of two pieces into one place. Then the halves do
+/// not fit each other, and neither piece is found.
+static LONG_PIECES: [[AtomicU64; 2]; LONG_REMEMBERED] =
+    [const { [AtomicU64::new(0), AtomicU64::new(0)] }; LONG_REMEMBERED];
+
 /// The counts of runs of so many spaces, which indent code; zero until they are met.
 static SPACES: [AtomicU8; LONGEST_RUN + 1] = [const { AtomicU8::new(0) }; LONGEST_RUN + 1];
 
+/// A multiplier that spreads letters over all bits.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The bits of a slot that hold how many tokens a piece is.
+const COUNT: u64 = 0xf << 56;
+
 fn piece_tokens(text: &str, at: usize, end: usize) -> u64 {
-    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-    const COUNT: u64 = 0xf << 56;
     let length = end - at;
-    if length > LONGEST {
-        return run_tokens(&text[at..end]);
+    match length {
+        0..=LONGEST => {}
+        // Indentation is remembered by its length alone.
+        ..=LONGEST_WORD if !text[at..end].starts_with("  ") => return long_piece_tokens(text, at, end),
+        _ => return run_tokens(&text[at..end]),
     }
     let key = letters(text.as_bytes(), at, length) | (length as u64) << 60;
     let slot = &PIECES[(key.wrapping_mul(MIX) >> 49) as usize % REMEMBERED];
@@ -76,6 +93,28 @@ fn piece_tokens(text: &str, at: usize, end: usize) -> u64 {
     let tokens = VOCABULARY.count(&text[at..end]) as u64;
     slot.store(key | tokens << 56, Ordering::Relaxed);
     tokens
+}
+
+/// The tokens of a piece of 8 to 15 letters.
+fn long_piece_tokens(text: &str, at: usize, end: usize) -> u64 {
+    let (first, length) = (letters(text.as_bytes(), at, 8), end - at);
+    let key = letters(text.as_bytes(), at + 8, length - 8) | (length as u64) << 60;
+    let place = (first.wrapping_mul(MIX) ^ key).wrapping_mul(MIX) >> 50;
+    let [head, tail] = &LONG_PIECES[place as usize % LONG_REMEMBERED];
+    let known = tail.load(Ordering::Relaxed);
+    if known & !COUNT == key && head.load(Ordering::Relaxed) ^ mixed(known) == first {
+        return (known & COUNT) >> 56;
+    }
+    let tokens = VOCABULARY.count(&text[at..end]) as u64;
+    let slot = key | tokens << 56;
+    head.store(first ^ mixed(slot), Ordering::Relaxed);
+    tail.store(slot, Ordering::Relaxed);
+    tokens
+}
+
+fn mixed(slot: u64) -> u64 {
+    let spread = slot.wrapping_mul(MIX);
+    spread ^ spread.rotate_left(32)
 }
 
 /// The tokens of a piece that is longer than those that are remembered.
@@ -92,9 +131,10 @@ fn run_tokens(piece: &str) -> u64 {
     tokens
 }
 
-/// So many letters as one number.
+/// So many letters as one number, eight at most.
 fn letters(text: &[u8], at: usize, length: usize) -> u64 {
     match text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        Some(eight) if length == 8 => u64::from_le_bytes(*eight),
         Some(eight) => u64::from_le_bytes(*eight) & ((1 << (8 * length)) - 1),
         None => text[at..at + length].iter().rfold(0, |all, letter| all << 8 | u64::from(*letter)),
     }
@@ -256,6 +296,8 @@ mod tests {
             "\u{1c}\u{1f}x \u{b}y\u{c} z",
             "supercalifragilisticexpialidocious supercalifragilisticexpialidocious",
             "          ten         nine",
+            "function returning implementation misunderstood internationalizes",
+            " function_returning(implementation) //////////////// ================ =====",
         ] {
             check(text);
             // The piece that was met before stands in its slot now.
