@@ -21,7 +21,7 @@ use epitome_wire::{
 
 use super::{
     RewrittenRequest, client_call::rewrite_request, repeated_request::mark_replaced,
-    rewrite_body::RewriteInput,
+    rewrite_body::RewriteInput, thread_cache::CachedThread,
 };
 use crate::{
     recorder::{MAX_PLACE_ATTEMPTS, PendingRecord, RecordError, RequestArrival, TrafficRecorder},
@@ -62,20 +62,7 @@ pub fn recall(
     if !recorder.write_now(ticket)? {
         return Ok(None);
     }
-    let format = arrival.format;
-    let answer = format.decode_response(&recalls.answer)?;
-    let records = vec![CommitRecord::Outcome(recorder.outcome_of(ticket, call, &answer, arrival.at))];
-    let mut events = hidden_calls(ticket, with_unit_digests(format, answer));
-    let most = live.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
-    events.extend(recall_results(
-        &**recorder.store(),
-        ticket.thread,
-        format,
-        &recalls.calls,
-        most / recalls.calls.len().max(1),
-    ));
-    let events: Vec<AnnotatedEvent> =
-        events.into_iter().map(|event| event.at(Some(arrival.at)).into()).collect();
+    let (events, records) = recall_exchange(recorder, ticket, (call, &live), arrival, recalls)?;
     let mut after = ticket.head;
     let mut tries = 0;
     loop {
@@ -106,6 +93,24 @@ pub fn recall(
         }
         return Ok(recalled);
     }
+}
+
+/// The answer that called the tool, with the results, and the record of its call.
+fn recall_exchange(
+    recorder: &TrafficRecorder,
+    ticket: &PendingRecord,
+    (call, live): (u64, &CachedThread),
+    arrival: &RequestArrival<'_>,
+    recalls: &RecallCalls,
+) -> Result<(Vec<AnnotatedEvent>, Vec<CommitRecord>), RecordError> {
+    let format = arrival.format;
+    let answer = format.decode_response(&recalls.answer)?;
+    let records = vec![CommitRecord::Outcome(recorder.outcome_of(ticket, call, &answer, arrival.at))];
+    let mut events = hidden_calls(ticket, with_unit_digests(format, answer));
+    let most = live.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
+    let each = most / recalls.calls.len().max(1);
+    events.extend(recall_results(&**recorder.store(), ticket.thread, format, &recalls.calls, each));
+    Ok((events.into_iter().map(|event| event.at(Some(arrival.at)).into()).collect(), records))
 }
 
 /// Current end of a request's thread, if only events without messages were added meanwhile: a compaction, or a

@@ -338,7 +338,7 @@ impl RewriteState {
         context: &Context,
         request: &RewriteInput<'_, '_>,
     ) -> Result<bool, SessionError> {
-        let RewriteInput { seen, frame, unsent, .. } = request;
+        let RewriteInput { frame, unsent, .. } = request;
         let (changes, standing) = (context.changes(), context.standing());
         let now = RewritePlanInput {
             changes,
@@ -350,44 +350,46 @@ impl RewriteState {
         if self.planned == Some(now) {
             return Ok(true);
         }
-        let count = frame.units.len();
-        let ends = self.units.ends(seen.units().iter().map(|unit| unit.digest));
-        let history =
-            HistoryUnits { ends: unsent.map_or(ends, |_| &ends[..count.min(ends.len())]), unsent: *unsent };
-        let is_untouched =
-            standing.is_none() && changes == ChangeCounts::default() && self.hidden == 0 && unsent.is_none();
-        let plan = if is_untouched {
-            RewritePlan::default()
-        } else {
-            let plan =
-                history_rewrite::plan_rewrite(setup.calls.format, context, &setup.calls.options, history)
-                    .map_err(CompactError::from)?;
-            if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
-                plan
-            } else {
-                let plan = history_rewrite::plan_full_rewrite(
-                    setup.calls.format,
-                    context,
-                    &setup.calls.options,
-                    history,
-                )
-                .map_err(CompactError::from)?;
-                if !is_legal(setup, seen.body(), &plan, frame) {
-                    return Err(SessionError::Illegal);
-                }
-                plan
-            }
-        };
+        let plan = self.new_plan(setup, context, request)?;
         self.planned = Some(now);
         if plan == self.plan {
             return Ok(true);
         }
-        let goes_on = plan.extends(count, &self.plan, self.taken.last.units);
+        let goes_on = plan.extends(frame.units.len(), &self.plan, self.taken.last.units);
         self.plan = plan;
         self.rendering = None;
         self.grown = None;
         self.replanned = true;
         Ok(goes_on)
+    }
+
+    /// The plan that shows what the context shows. It keeps every unit that it can, unless the provider would refuse that.
+    fn new_plan(
+        &mut self,
+        setup: &SessionSetup,
+        context: &Context,
+        request: &RewriteInput<'_, '_>,
+    ) -> Result<RewritePlan, SessionError> {
+        let RewriteInput { seen, frame, unsent, .. } = request;
+        let is_untouched = context.standing().is_none()
+            && context.changes() == ChangeCounts::default()
+            && self.hidden == 0
+            && unsent.is_none();
+        if is_untouched {
+            return Ok(RewritePlan::default());
+        }
+        let ends = self.units.ends(seen.units().iter().map(|unit| unit.digest));
+        let count = frame.units.len().min(ends.len());
+        let history = HistoryUnits { ends: unsent.map_or(ends, |_| &ends[..count]), unsent: *unsent };
+        let (format, options) = (setup.calls.format, &setup.calls.options);
+        let plan =
+            history_rewrite::plan_rewrite(format, context, options, history).map_err(CompactError::from)?;
+        if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
+            return Ok(plan);
+        }
+        let plan = history_rewrite::plan_full_rewrite(format, context, options, history)
+            .map_err(CompactError::from)?;
+        if is_legal(setup, seen.body(), &plan, frame) { Ok(plan) } else { Err(SessionError::Illegal) }
     }
 
     /// The record of a request, and true if it changes a part that was sent before.
