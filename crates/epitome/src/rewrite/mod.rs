@@ -19,6 +19,7 @@ mod relayed_threads;
 mod repeated_request;
 mod request_rewrite;
 mod rewrite_body;
+mod rewrite_decision;
 mod rewrite_record;
 mod thread_cache;
 mod unit_events;
@@ -32,7 +33,8 @@ pub use self::{
     client_cache::{ClientCache, UnknownCacheReason},
     recall_answers::{RecallAnswerForm, recall},
     repeated_request::compose_smaller,
-    request_rewrite::{RequestRewrite, RewriteDecision, compose},
+    request_rewrite::{RequestRewrite, compose},
+    rewrite_decision::RewriteDecision,
 };
 pub(crate) use self::{
     fork_inheritance::ForkInheritance,

@@ -2,29 +2,22 @@
 
 use std::sync::Arc;
 
-use epitome_core::{
-    Event, Fact, Seq, ThreadId, Tokens, budget::Budget, context::EventNaming, event::CompactionTrigger,
-    id::ModelName, projection::project,
-};
+use epitome_core::{Event, Fact, Seq, ThreadId, Tokens, event::CompactionTrigger, id::ModelName};
 use epitome_store::{StoreError, ThreadStart, records::ThreadCommit};
-use epitome_wire::{
-    caller::RequestPurpose,
-    incoming::{PriorHistory, RequestFrame},
-};
+use epitome_wire::{caller::RequestPurpose, incoming::RequestFrame};
 
 use super::{
     BodySlice, ForkInheritance, RequestDisposition, RequestOverrides, RewriteOutcome, RewriteReport,
     RewriteSettings, RewriteStatus, RewrittenRequest, SessionSummariser,
     client_cache::{PrefixLookup, RequestPrefixes},
     client_call::rewrite_request,
-    client_examples::{self, ExampleBudget},
-    compact_command, early_release, fork_places,
+    client_examples, compact_command, early_release, fork_places,
     rewrite_body::RewriteInput,
+    rewrite_decision::{CallTarget, DispositionPlan, RewriteDecision},
     thread_cache::{CachedThread, ThreadAccess},
 };
 use crate::{
-    compact::{self, CompactError},
-    holdout::HoldoutGroup,
+    compact::CompactError,
     recorder::{
         PendingRecord, PlacementKind, ReceivedRequest, RecordError, RequestArrival, TrafficRecorder,
         as_conflict, placement::RequestPlace,
@@ -34,7 +27,6 @@ use crate::{
         call_input::{CallInput, LimitTrust, WriteTiming},
         engine::{BUILT_IN_NAME, SessionEngine},
         manual_compaction,
-        setup::{ObservedLimits, RequestLimit, SessionSetup},
     },
 };
 
@@ -57,60 +49,19 @@ pub fn compose(
 /// One request while it is rewritten: it is [decided](Self::decide) how it goes on, and that is [done](Self::carry_out) and
 /// recorded; once more if another writer came first.
 pub struct RequestRewrite<'r, 'b> {
-    recorder: &'r TrafficRecorder,
-    composing: &'r RewriteSettings,
-    wishes: &'r RequestOverrides,
-    request: ReceivedRequest<'r, 'b>,
+    pub(super) recorder: &'r TrafficRecorder,
+    pub(super) composing: &'r RewriteSettings,
+    pub(super) wishes: &'r RequestOverrides,
+    pub(super) request: ReceivedRequest<'r, 'b>,
     /// Beginnings of the client's history, by which its earlier requests are found.
     beginnings: RequestPrefixes,
     summariser: Option<SessionSummariser>,
     /// True once composing has failed for good.
-    is_unfit: bool,
+    pub(super) is_unfit: bool,
     /// True once there was no room for its examples.
-    is_cramped: bool,
+    pub(super) is_cramped: bool,
     /// True if it was sent as it came before it was counted.
-    has_left: bool,
-}
-
-/// Decision on a request at its place.
-pub struct RewriteDecision<'b> {
-    place: RequestPlace,
-    plan: DispositionPlan<'b>,
-    may_leave: bool,
-}
-
-/// Way in which a request goes on.
-enum DispositionPlan<'b> {
-    /// As it came, for this reason.
-    Relay(RewriteStatus),
-    /// Not at all: its session is compacted, with this focus.
-    Compact(CallTarget, String),
-    /// Composed, in a fork that is made first.
-    Fork(CallTarget, RequestFrame<'b>),
-    /// Composed.
-    Compose(CallTarget, RequestFrame<'b>),
-}
-
-/// Settings of a request's call, and its own limit.
-#[derive(Clone)]
-struct CallTarget {
-    setup: Arc<SessionSetup>,
-    limit: RequestLimit,
-}
-
-impl CallTarget {
-    /// Room of a request of which nothing is known yet.
-    fn budget(&self) -> Budget {
-        self.setup.budget_within(self.limit, ObservedLimits::default())
-    }
-}
-
-impl RewriteDecision<'_> {
-    /// Returns true if the request is certain to go on as it came, though it is neither counted nor recorded yet. A sender
-    /// that cannot wait may send it now, and [says so](RequestRewrite::note_left).
-    pub fn may_leave(&self) -> bool {
-        self.may_leave
-    }
+    pub(super) has_left: bool,
 }
 
 /// A request that was recorded, and its disposition.
@@ -160,46 +111,11 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     pub fn decide(&mut self) -> Result<RewriteDecision<'b>, RecordError> {
         loop {
             let place = self.request.place()?;
-            let decided = self.decide_at(place).map_err(RecordError::from).map(Some);
+            let decided = RewriteDecision::at(self, place).map_err(RecordError::from).map(Some);
             if let Some(decision) = self.request.accept(decided)? {
                 return Ok(decision);
             }
         }
-    }
-
-    fn decide_at(&mut self, place: RequestPlace) -> Result<RewriteDecision<'b>, StoreError> {
-        let relayed = |place, status| {
-            Ok(RewriteDecision { place, plan: DispositionPlan::Relay(status), may_leave: false })
-        };
-        let frame = match (self.status_at(&place), self.request.seen.frame()) {
-            (RewriteStatus::Composed, Some(frame)) => frame,
-            (RewriteStatus::Composed, None) => return relayed(place, RewriteStatus::Unfit),
-            (status, _) => return relayed(place, status),
-        };
-        let Some(target) = self.target() else { return relayed(place, RewriteStatus::Unfit) };
-        let mut place = fork_places::beside_its_answer(&**self.recorder.store(), place)?;
-        let command = self.command();
-        let is_first = place.placed == PlacementKind::Began;
-        let mut may_leave =
-            is_first && !self.is_cramped && command.is_none() && self.fits_unchanged(&frame, &target);
-        // From here on the work grows with the new events, and all of a first request is new.
-        if !may_leave && self.is_cramped {
-            place = fork_places::without_examples(&**self.recorder.store(), place, &self.request.seen)?;
-        } else if !may_leave && is_first {
-            protect_examples(&mut place.new, &target);
-        }
-        let is_fork =
-            matches!(&place.opens, Some(opens) if matches!(opens.thread.start, ThreadStart::Fork { .. }));
-        let plan = match command {
-            Some(focus) => DispositionPlan::Compact(target, focus),
-            None if is_fork => DispositionPlan::Fork(target, frame),
-            None => {
-                let is_other_first = place.opens.is_some() && !is_first;
-                may_leave |= is_other_first && self.fits_unchanged(&frame, &target);
-                DispositionPlan::Compose(target, frame)
-            }
-        };
-        Ok(RewriteDecision { place, plan, may_leave: may_leave && !self.has_left })
     }
 
     /// Records the request as decided. `None` if it is to be decided again.
@@ -304,58 +220,6 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let caches = &self.recorder.lives.clients;
         let client = Some(PrefixLookup { caches, beginnings: &self.beginnings, at: arrival.at });
         RewriteInput { recall, takes_tools, client, ..RewriteInput::new(seen, frame, arrival.shared) }
-    }
-
-    /// Reports whether a policy is to be in charge of the request, or the reason it is not.
-    fn status_at(&self, place: &RequestPlace) -> RewriteStatus {
-        let ReceivedRequest { seen, caller, .. } = &self.request;
-        if caller.purpose == RequestPurpose::Title {
-            RewriteStatus::Aside
-        } else if seen.follows() != PriorHistory::Nothing {
-            RewriteStatus::Remote
-        } else if seen.manages_context() {
-            RewriteStatus::Managed
-        } else if HoldoutGroup::of(place.session, self.composing.holdout) == HoldoutGroup::HeldOut {
-            RewriteStatus::HeldOut
-        } else if self.is_unfit {
-            RewriteStatus::Unfit
-        } else if caller.purpose == RequestPurpose::Compaction && self.fits_its_provider() {
-            RewriteStatus::OwnSummary
-        } else if seen.first_violation().is_some() {
-            RewriteStatus::Illegal
-        } else {
-            RewriteStatus::Composed
-        }
-    }
-
-    /// The setup for the request, and its own limit. A client's own summary has its provider's window: a smaller one
-    /// that a user set is for the conversation.
-    fn target(&self) -> Option<CallTarget> {
-        let ReceivedRequest { seen, caller, .. } = &self.request;
-        let model = seen.model()?;
-        let answer = seen.answer_limit().map(Tokens);
-        let setup = self.recorder.lives.setup(seen.format(), &model.0, self.composing);
-        let is_known = setup.profile.is_some() && caller.purpose == RequestPurpose::Compaction;
-        let window = self.wishes.window.or(self.composing.window).filter(|_| !is_known);
-        let limit = setup.limit_of(window, answer);
-        Some(CallTarget { setup, limit })
-    }
-
-    /// Returns true if the first request of a thread is certain to go on as it came.
-    fn fits_unchanged(&self, frame: &RequestFrame<'_>, target: &CallTarget) -> bool {
-        early_release::fits_unchanged(&self.request.seen, frame, self.composing, &target.setup, target.limit)
-    }
-
-    /// Returns true if the provider's window holds the request as the client sent it.
-    fn fits_its_provider(&self) -> bool {
-        let Some(target) = self.target() else { return true };
-        let (seen, ceiling) = (&self.request.seen, target.budget().ceiling());
-        // No token is shorter than a byte.
-        if seen.body().len() as u64 <= ceiling.0 {
-            return true;
-        }
-        let line = compact::line(seen.opening().into_iter().chain(seen.events(0)));
-        project(&line, Arc::clone(&target.setup.meter), EventNaming::Messages).tokens() <= ceiling
     }
 
     /// Records the request, which goes on as it came, unless it is a command to the gateway.
@@ -513,7 +377,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     }
 
     /// Focus of a requested compaction; `None` if none is requested.
-    fn command(&self) -> Option<String> {
+    pub(super) fn command(&self) -> Option<String> {
         let ReceivedRequest { arrival, seen, caller, .. } = &self.request;
         compact_command::requested_focus(self.composing, self.wishes, arrival, caller, seen)
     }
@@ -574,16 +438,6 @@ fn compact_session(engine: &SessionEngine, focus: Option<&str>) -> Result<Reques
         "Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record."
     );
     Ok(RequestDisposition::Answer { words, compaction: Some((trigger, BUILT_IN_NAME.to_owned())) })
-}
-
-/// Turns the examples at the beginning of a first request into instructions, if they need protection: the request is more than
-/// there is room for.
-fn protect_examples(new: &mut [Event], target: &CallTarget) {
-    let room = fork_places::example_room(&target.setup, &target.budget());
-    if room.is_exceeded(new) {
-        let asked = client_examples::question_tokens(new, &target.setup.meter);
-        client_examples::convert_to_instructions(new, ExampleBudget { asked, ..room });
-    }
 }
 
 fn answer(words: String) -> RequestDisposition {
