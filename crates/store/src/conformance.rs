@@ -1,7 +1,7 @@
 //! Requirements on every store, tested on any implementation.
 //!
 //! A database brings a [`DatabaseFactory`] and runs [`check_store`] in its own tests. It panics with the names of the checks
-//! that failed; each of them has said before what did not hold.
+//! that failed; each of them has said before what did not hold. Random cases follow `PROPTEST_RNG_SEED`.
 
 #![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
 
@@ -13,6 +13,9 @@ mod log;
 mod lookups;
 mod media;
 mod noted;
+mod random_calls;
+mod random_jobs;
+mod random_lookups;
 mod recognition;
 pub mod samples;
 mod sessions;
@@ -99,6 +102,9 @@ pub fn check_store(databases: &DatabaseFactory<'_>) {
         calls::CHECKS,
         jobs::CHECKS,
         erasure::CHECKS,
+        random_calls::CHECKS,
+        random_jobs::CHECKS,
+        random_lookups::CHECKS,
         care::CHECKS,
     ];
     run(&all.concat(), databases);
