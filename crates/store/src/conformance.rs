@@ -5,21 +5,21 @@
 
 #![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
 
+mod annotated_events;
 mod calls;
-mod care;
 mod erasure;
 mod jobs;
 mod log;
 mod lookups;
+mod maintenance;
 mod media;
-mod noted;
 mod random_calls;
 mod random_jobs;
 mod random_lookups;
 mod recognition;
 pub mod samples;
+mod search;
 mod sessions;
-mod texts;
 mod turns;
 mod windows;
 
@@ -93,10 +93,10 @@ pub fn check_store(databases: &DatabaseFactory<'_>) {
         log::CHECKS,
         windows::CHECKS,
         media::CHECKS,
-        noted::CHECKS,
+        annotated_events::CHECKS,
         sessions::CHECKS,
         turns::CHECKS,
-        texts::CHECKS,
+        search::CHECKS,
         recognition::CHECKS,
         lookups::CHECKS,
         calls::CHECKS,
@@ -105,7 +105,7 @@ pub fn check_store(databases: &DatabaseFactory<'_>) {
         random_calls::CHECKS,
         random_jobs::CHECKS,
         random_lookups::CHECKS,
-        care::CHECKS,
+        maintenance::CHECKS,
     ];
     run(&all.concat(), databases);
 }
