@@ -1,22 +1,25 @@
 //! Requirements on every store, tested on any implementation.
 //!
 //! A database brings a [`DatabaseFactory`] and runs [`check_store`] in its own tests. It panics with the names of the checks
-//! that failed; each of them has said before what did not hold.
+//! that failed; each of them has said before what did not hold. Random cases follow `PROPTEST_RNG_SEED`.
 
 #![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
 
+mod annotated_events;
 mod calls;
-mod care;
 mod erasure;
 mod jobs;
 mod log;
 mod lookups;
+mod maintenance;
 mod media;
-mod noted;
+mod random_calls;
+mod random_jobs;
+mod random_lookups;
 mod recognition;
 pub mod samples;
+mod search;
 mod sessions;
-mod texts;
 mod turns;
 mod windows;
 
@@ -90,16 +93,19 @@ pub fn check_store(databases: &DatabaseFactory<'_>) {
         log::CHECKS,
         windows::CHECKS,
         media::CHECKS,
-        noted::CHECKS,
+        annotated_events::CHECKS,
         sessions::CHECKS,
         turns::CHECKS,
-        texts::CHECKS,
+        search::CHECKS,
         recognition::CHECKS,
         lookups::CHECKS,
         calls::CHECKS,
         jobs::CHECKS,
         erasure::CHECKS,
-        care::CHECKS,
+        random_calls::CHECKS,
+        random_jobs::CHECKS,
+        random_lookups::CHECKS,
+        maintenance::CHECKS,
     ];
     run(&all.concat(), databases);
 }

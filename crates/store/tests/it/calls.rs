@@ -1,8 +1,7 @@
 //! Calls: numbered through forks, written with their events or not at all, and the same when they are read.
 
-use epitome_core::{Seq, ThreadId};
+use epitome_core::Seq;
 use epitome_store::{ThreadStart, records::CommitRecord, temporary_store};
-use proptest::prelude::*;
 
 use crate::support::{
     Place, append, commit, counting, events, in_session, make_call, policy, ready, root, thread,
@@ -19,71 +18,6 @@ fn a_temporary_store_is_gone_when_it_is_dropped() {
     assert!(directory.exists());
     drop(store);
     assert!(!directory.exists());
-}
-
-/// Of which thread: call, append, or fork at an event.
-#[derive(Clone, Debug)]
-enum Step {
-    Call(prop::sample::Index),
-    Append(prop::sample::Index),
-    Fork(prop::sample::Index, prop::sample::Index),
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let index = any::<prop::sample::Index>;
-    let step = prop_oneof![
-        3 => index().prop_map(Step::Call),
-        2 => index().prop_map(Step::Append),
-        2 => (index(), index()).prop_map(|(of, at)| Step::Fork(of, at)),
-    ];
-    prop::collection::vec(step, 1..40)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn calls_of_a_fork_are_a_copy_of_those_made_by_its_start(steps in steps()) {
-        let place = Place::new();
-        let store = place.open();
-        // Each thread with the heads of the calls it should see, and whose they are.
-        let mut threads: Vec<(ThreadId, Vec<(ThreadId, Seq)>)> = vec![(root(&*store, "0"), vec![])];
-        for step in &steps {
-            match step {
-                Step::Call(of) => {
-                    let at = of.index(threads.len());
-                    let (id, calls) = &mut threads[at];
-                    prop_assert_eq!(make_call(&*store, *id), calls.len() as u64);
-                    calls.push((*id, store.head(*id).unwrap().seq));
-                }
-                Step::Append(of) => {
-                    let id = threads[of.index(threads.len())].0;
-                    let first = store.head(id).unwrap().seq.next();
-                    append(&*store, id, events(first, "ua"));
-                }
-                Step::Fork(of, at) => {
-                    let (of, calls) = threads[of.index(threads.len())].clone();
-                    let head = store.head(of).unwrap().seq;
-                    let at = Seq(at.index(usize::try_from(head.0).unwrap() + 1) as u64);
-                    let name = threads.len().to_string();
-                    let fork = in_session(&*store, "0", &name, ThreadStart::Fork { of, at });
-                    threads.push((fork, calls.into_iter().take_while(|(_, head)| *head <= at).collect()));
-                }
-            }
-        }
-        for (id, expected) in &threads {
-            let calls = store.calls(*id, 0, usize::MAX).unwrap();
-            let seen: Vec<_> = calls.iter().map(|call| (call.thread, call.call.head)).collect();
-            prop_assert_eq!(&seen, expected);
-            prop_assert!(calls.iter().map(|call| call.number).eq(0..expected.len() as u64));
-            prop_assert_eq!(store.last_call(*id).unwrap(), calls.last().cloned());
-            for call in calls {
-                prop_assert_eq!(store.call(*id, call.number).unwrap(), call);
-            }
-        }
-        let report = store.doctor().unwrap();
-        prop_assert!(report.is_healthy(), "{:#?}", report);
-    }
 }
 
 #[test]

@@ -17,5 +17,4 @@ mod recognition;
 mod records;
 mod sessions;
 mod support;
-mod texts;
 mod windows;

@@ -6,9 +6,9 @@ use std::{
 };
 
 pub(crate) use epitome_store::conformance::samples::{
-    Quarters, all, append, assert_healthy, attempt, call, calls_seen, commit, counting, ending, events,
-    exchange, in_session, item, job, late, make_call, open, opens, picture, places, policy, queue, ready,
-    root, seen, session, set, summary, thread, user,
+    Quarters, all, append, assert_healthy, attempt, call, calls_seen, commit, counting, events, exchange,
+    in_session, job, late, make_call, open, opens, picture, places, policy, queue, ready, root, seen,
+    session, set, summary, thread, user,
 };
 use epitome_store::{Store, StoreError, StoreLocation, StoreOptions, open_store};
 use rusqlite::Connection;

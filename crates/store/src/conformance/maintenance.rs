@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use epitome_core::{Seq, event::Timestamp};
+use epitome_core::{Seq, ThreadId, event::Timestamp};
 
 use super::{
     ConformanceCheck, DatabaseFactory, checks, expect_error,
@@ -26,7 +26,7 @@ checks! {
 }
 
 /// A thread with every kind of record.
-fn filled(store: &dyn Store, name: &str) -> epitome_core::ThreadId {
+fn filled(store: &dyn Store, name: &str) -> ThreadId {
     let id = root(store, name);
     append(store, id, events(Seq(1), "iuafrc"));
     append(store, id, vec![user(&format!("words of {name}")), picture(&[7; 3000])]);
@@ -43,7 +43,7 @@ fn filled(store: &dyn Store, name: &str) -> epitome_core::ThreadId {
 }
 
 /// Everything that a store shows of a thread, as text.
-fn shown(store: &dyn Store, id: epitome_core::ThreadId, name: &str) -> Vec<String> {
+fn shown(store: &dyn Store, id: ThreadId, name: &str) -> Vec<String> {
     let search = SearchQuery::everything(format!("\"words of {name}\""));
     let hits = store.search(&search).unwrap();
     vec![

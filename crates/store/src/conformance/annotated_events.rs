@@ -14,7 +14,7 @@ checks! {
     counts_by_another_tokenizer_are_not_stored,
 }
 
-/// Bytes: whoever goes by these counts instead of the store's is found out.
+/// A counter of bytes. Its counts differ from those of the store.
 struct Bytes;
 
 impl TokenCounter for Bytes {
