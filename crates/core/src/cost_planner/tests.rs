@@ -637,10 +637,11 @@ fn beside_everything(depth: &ReductionDepth, terms: &CacheTerms, size: u64, call
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// A context keeps the largest size that has made up for its rewriting, against sending everything, when
-    /// half of the calls have come that it leaves room for; if no size does, the least.
+    /// The largest size that pays has made up for its rewriting, against sending everything, when
+    /// half of the calls have come that it leaves room for; if no size does, it is the least. A context keeps more only where
+    /// its calls then cost less, failed actions counted in, and nothing more of what is complete.
     #[test]
-    fn a_warm_cache_is_reset_to_the_largest_size_that_pays(
+    fn a_warm_cache_is_reset_to_what_pays_in_money_and_information(
         model in prop::sample::select(vec!["claude-opus-5", "gpt-5.5", "gpt-5"]),
         force in 8_000..150_000_u64,
         parts in (2..60_u64, 20..60_u64, 0..40_u64, 1..20_u64),
@@ -658,7 +659,7 @@ proptest! {
             least: part(least),
             most: part(least + more),
         };
-        let target = depth.target(&terms, None).unwrap();
+        let target = depth.largest_that_pays(&terms, None).unwrap();
         prop_assert!(depth.least <= target && target <= depth.most, "{target} of {depth:?}");
         // Half of the calls that have room, the one that resets it counted.
         let half = |size: u64| (force - size).div_ceil(2 * depth.growth.0).max(1);
@@ -672,6 +673,43 @@ proptest! {
             prop_assert!(calls == 0 || paid > everything, "{size} pays too: {target} of {depth:?}");
         }
         let longer = ReductionDepth { whole: depth.whole + Tokens(20_000), ..depth };
-        prop_assert!(longer.target(&terms, None).unwrap() >= target, "a longer session leaves no less: {depth:?}");
+        prop_assert!(longer.largest_that_pays(&terms, None).unwrap() >= target, "a longer session leaves no less: {depth:?}");
+        let kept = depth.target(&terms, None).unwrap();
+        prop_assert!(target <= kept && kept <= depth.most, "{kept} of {depth:?}");
+        let cost = |size: Tokens| depth.cost_of_call(size, &terms, None).unwrap();
+        prop_assert!(cost(kept) <= cost(target), "{kept} and not {target} of {depth:?}");
+        prop_assert!(kept == target || target < Tokens(24_000), "{kept} and not {target} of {depth:?}");
     }
+}
+
+#[test]
+fn a_small_window_is_filled_beyond_what_pays_and_a_large_one_is_not() {
+    let profile = profile("claude-opus-5");
+    let terms = CacheTerms::new(&profile.cache, &profile.prices);
+    let kept = |window: u64| {
+        let depth = ReductionDepth {
+            whole: Tokens(window * 3 / 2),
+            prefix: Tokens(1_000),
+            growth: Tokens(500),
+            force: Tokens(window),
+            least: Tokens(window * 44 / 100),
+            most: Tokens(window * 85 / 100),
+        };
+        let (pays, kept) =
+            (depth.largest_that_pays(&terms, None).unwrap(), depth.target(&terms, None).unwrap());
+        (pays.0 * 100 / window, kept.0 * 100 / window)
+    };
+    insta::assert_snapshot!(
+        [8_000, 12_000, 24_000, 40_000, 60_000, 200_000]
+            .map(|window| format!("{window}: {:?}", kept(window)))
+            .join("\n"),
+        @r"
+    8000: (48, 48)
+    12000: (54, 68)
+    24000: (65, 73)
+    40000: (73, 73)
+    60000: (79, 79)
+    200000: (85, 85)
+    "
+    );
 }
