@@ -138,7 +138,7 @@ mod tests {
             let tell = tell.clone();
             threads.serve(async move {
                 tell.send(current()).expect("a receiver");
-                std::future::pending().await
+                std::future::pending::<()>().await;
             });
         }
         drop(tell);
