@@ -15,9 +15,8 @@ use crate::{
     error::WireError,
     format::Format,
     json::{self, Json, quote},
-    openai_responses::CLIENT_CALL_KINDS,
+    openai_responses::{self, CLIENT_CALL_KINDS},
     request::{RequestKeys, bare_item},
-    write,
 };
 
 impl Format {
@@ -275,5 +274,5 @@ fn open_items(items: &[Json<'_>]) -> Vec<String> {
     let mut open: Vec<(usize, &str, &str)> =
         open.into_iter().map(|(id, (index, call))| (index, call, id)).collect();
     open.sort_unstable();
-    open.into_iter().map(|(_, call, id)| write::openai_responses::stand_in(call, id)).collect()
+    open.into_iter().map(|(_, call, id)| openai_responses::write::stand_in(call, id)).collect()
 }

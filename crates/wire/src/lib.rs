@@ -6,14 +6,11 @@
 //! [`legality`] checks it. [`recall_tool`] is a tool that a gateway answers itself. JSON that this version does not
 //! understand is carried with its bytes, never refused.
 
-pub mod anthropic;
 pub mod caller;
 pub mod history_rewrite;
 pub mod incoming;
 pub mod legality;
 pub mod message_builder;
-pub mod openai_chat;
-pub mod openai_responses;
 pub mod overflow;
 pub mod plain_request;
 pub mod recall_tool;
@@ -34,6 +31,7 @@ mod model_answer;
 mod normal_digest;
 mod preamble;
 mod prompt_blocks;
+mod providers;
 mod request;
 mod response;
 mod sse;
@@ -48,5 +46,6 @@ pub use format::{Format, UnknownFormatError};
 pub use model_answer::{FinishReason, ModelAnswer};
 pub use preamble::is_project_preamble;
 pub use prompt_blocks::PromptMemo;
+pub use providers::{anthropic, openai_chat, openai_responses};
 pub use request::requested_model;
 pub use stream::{StreamDecoder, StreamEnding, StreamedAnswer};

@@ -7,10 +7,10 @@ use std::{
 };
 
 use super::{
-    ProviderRule, ProviderRules, RequestViolation, ViolationKind, ViolationList, anthropic::is_thinking,
-    history, read, unreadable,
+    ProviderRule, ProviderRules, RequestViolation, ViolationKind, ViolationList, history, read, unreadable,
 };
 use crate::{
+    anthropic::legality::is_thinking,
     cache_marks,
     format::Format,
     json::{self, Json},

@@ -4,10 +4,7 @@
 //! everything that a provider would refuse, each finding with its place, and leave alone members and kinds that they
 //! do not know. No text makes them panic.
 
-mod anthropic;
 mod compare_sent;
-mod openai_chat;
-mod openai_responses;
 mod rules;
 pub(crate) mod shape;
 
@@ -17,7 +14,10 @@ use serde::{Deserialize, Serialize};
 
 pub use epitome_core::profile::ProviderRule;
 
-use crate::{error::WireError, format::Format, json::Json, request::RequestKeys};
+use crate::{
+    anthropic, error::WireError, format::Format, json::Json, openai_chat, openai_responses,
+    request::RequestKeys,
+};
 
 pub use self::{
     compare_sent::check_against,
@@ -247,9 +247,9 @@ pub fn check(format: Format, body: &str, rules: &ProviderRules) -> Vec<RequestVi
         found.add(None, None, ViolationKind::NoMessages);
     }
     match format {
-        Format::OpenaiChat => openai_chat::check(messages, rules, &mut found),
-        Format::OpenaiResponses => openai_responses::check(&request, messages, rules, &mut found),
-        Format::Anthropic => anthropic::check(&request, messages, rules, &mut found),
+        Format::OpenaiChat => openai_chat::legality::check(messages, rules, &mut found),
+        Format::OpenaiResponses => openai_responses::legality::check(&request, messages, rules, &mut found),
+        Format::Anthropic => anthropic::legality::check(&request, messages, rules, &mut found),
     }
     found.found
 }
@@ -311,17 +311,17 @@ fn shortened(text: &str) -> String {
 }
 
 /// Violations found so far.
-struct ViolationList {
+pub(crate) struct ViolationList {
     format: Format,
     found: Vec<RequestViolation>,
 }
 
 impl ViolationList {
-    fn of(format: Format) -> Self {
+    pub(crate) fn of(format: Format) -> Self {
         Self { format, found: Vec::new() }
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         message: impl Into<Option<usize>>,
         block: impl Into<Option<usize>>,
@@ -338,7 +338,7 @@ impl ViolationList {
         self.found.push(RequestViolation { message, block, place, breach });
     }
 
-    fn at(&mut self, message: Option<usize>, place: String, breach: ViolationKind) {
+    pub(crate) fn at(&mut self, message: Option<usize>, place: String, breach: ViolationKind) {
         self.found.push(RequestViolation { message, block: None, place, breach });
     }
 }
@@ -357,7 +357,7 @@ fn history<'j>(format: Format, request: &'j Json<'_>) -> &'j [Json<'j>] {
 }
 
 /// Returns true if the provider has a history of its own that this one continues.
-fn is_elsewhere(request: &Json<'_>) -> bool {
+pub(crate) fn is_elsewhere(request: &Json<'_>) -> bool {
     let says = |key: &str| request.get(key).is_some_and(|value| !value.is_null());
     says("previous_response_id") || says("conversation")
 }
@@ -368,7 +368,7 @@ fn is_bare(format: Format, request: &Json<'_>) -> bool {
 }
 
 /// Checks the roles of the first and the last message; `ends` are the place and role of each message that counts.
-fn ends<'m>(
+pub(crate) fn ends<'m>(
     mut speakers: impl DoubleEndedIterator<Item = (usize, &'m str)>,
     rules: &ProviderRules,
     found: &mut ViolationList,

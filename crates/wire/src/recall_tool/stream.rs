@@ -1,22 +1,22 @@
 //! A streamed answer on its way: each event is passed, changed, or withheld.
 
 use super::{
-    anthropic::AnthropicSplice,
-    openai_chat::ChatSplice,
-    openai_responses::ResponsesSplice,
     splice::{MAX_ANSWER_BYTES, MAX_WITHHELD_BYTES, RecallCalls, SpliceVerdict},
     splice_state::{AnswerEnd, EndReason, EventHandling, SpliceState, VisiblePart},
     sse_frames::{self, SsePiece, SseSplitter},
 };
 use crate::{
+    anthropic::recall::AnthropicSplice,
     format::Format,
     json::{self, Json},
+    openai_chat::recall::ChatSplice,
+    openai_responses::recall::ResponsesSplice,
     stream::{AnswerAssembly, PayloadEffect},
 };
 
 /// A streamed answer on its way.
 #[derive(Debug)]
-pub(super) struct StreamSplice {
+pub(crate) struct StreamSplice {
     format: Format,
     /// `None` if bytes pass unread.
     frames: Option<SseSplitter>,
@@ -64,7 +64,7 @@ impl FormatSplice {
 }
 
 impl StreamSplice {
-    pub(super) fn new(format: Format) -> Self {
+    pub(crate) fn new(format: Format) -> Self {
         let watch = match format {
             Format::OpenaiChat => FormatSplice::Chat(ChatSplice::default()),
             Format::OpenaiResponses => FormatSplice::Responses(ResponsesSplice::default()),
@@ -86,16 +86,16 @@ impl StreamSplice {
         }
     }
 
-    pub(super) fn limit(&mut self, withheld: usize, kept: usize) {
+    pub(crate) fn limit(&mut self, withheld: usize, kept: usize) {
         self.withheld_limit = withheld;
         self.kept_limit = kept;
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
+    pub(crate) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
         // Small steps, so that one huge chunk cannot exceed the limit either.
         for step in bytes.chunks(64 << 10) {
             let Some(mut frames) = self.frames.take() else {
@@ -120,7 +120,7 @@ impl StreamSplice {
         }
     }
 
-    pub(super) fn end(&mut self, seen: &mut Vec<u8>) -> SpliceVerdict {
+    pub(crate) fn end(&mut self, seen: &mut Vec<u8>) -> SpliceVerdict {
         let rest = self.frames.as_mut().map(SseSplitter::rest).unwrap_or_default();
         if !rest.is_empty() {
             self.last(&rest, seen);
@@ -154,7 +154,7 @@ impl StreamSplice {
         }
     }
 
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.tally.go_on();
         if let FormatSplice::Chat(chat) = &mut self.watch {
             chat.go_on();
@@ -167,7 +167,7 @@ impl StreamSplice {
         self.is_passed = true;
     }
 
-    pub(super) fn fail(&mut self, message: &str) -> Vec<u8> {
+    pub(crate) fn fail(&mut self, message: &str) -> Vec<u8> {
         self.frames = Some(SseSplitter::default());
         let error = match &mut self.watch {
             FormatSplice::Chat(_) => sse_frames::event(None, &error(self.format, message)),
@@ -270,7 +270,7 @@ fn is_done(payload: &str) -> bool {
 }
 
 /// Writes a provider's error in place of an answer.
-pub(super) fn error(format: Format, message: &str) -> String {
+pub(crate) fn error(format: Format, message: &str) -> String {
     let message = json::quote(message);
     match format {
         Format::OpenaiChat | Format::OpenaiResponses => {

@@ -2,21 +2,22 @@
 //! it.
 
 use super::{
-    anthropic,
     body_edit::rewrite_members,
-    openai_chat, openai_responses,
     splice::{MAX_ANSWER_BYTES, RecallCalls, SpliceVerdict},
     splice_state::EndReason,
     stream::error,
 };
 use crate::{
+    anthropic::recall as anthropic,
     format::Format,
     json::{self, Json, JsonValue, quote},
+    openai_chat::recall as openai_chat,
+    openai_responses::recall as openai_responses,
 };
 
 /// An answer in one piece on its way.
 #[derive(Debug)]
-pub(super) struct UnstreamedSplice {
+pub(crate) struct UnstreamedSplice {
     format: Format,
     body: Vec<u8>,
     /// The client's version of the answers before, as one.
@@ -34,15 +35,15 @@ struct AnswerCalls {
 }
 
 impl UnstreamedSplice {
-    pub(super) fn new(format: Format) -> Self {
+    pub(crate) fn new(format: Format) -> Self {
         Self { format, body: Vec::new(), before: None, limit: MAX_ANSWER_BYTES, is_exposed: false }
     }
 
-    pub(super) fn limit(&mut self, bytes: usize) {
+    pub(crate) fn limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
+    pub(crate) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
         self.body.extend_from_slice(bytes);
         self.is_exposed |= self.body.len() > self.limit;
         if self.is_exposed {
@@ -50,7 +51,7 @@ impl UnstreamedSplice {
         }
     }
 
-    pub(super) fn end(&mut self, seen: &mut Vec<u8>) -> SpliceVerdict {
+    pub(crate) fn end(&mut self, seen: &mut Vec<u8>) -> SpliceVerdict {
         let mut body = std::mem::take(&mut self.body);
         if self.is_exposed {
             return SpliceVerdict::Exposed;
@@ -101,12 +102,12 @@ impl UnstreamedSplice {
         }
     }
 
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.body.clear();
         self.is_exposed = false;
     }
 
-    pub(super) fn fail(&mut self, message: &str) -> Vec<u8> {
+    pub(crate) fn fail(&mut self, message: &str) -> Vec<u8> {
         self.body.clear();
         error(self.format, message).into_bytes()
     }

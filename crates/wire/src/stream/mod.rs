@@ -3,14 +3,14 @@
 //! A stream that breaks off still gives the part that came, and reports it as cut. The bytes kept are bounded by a
 //! limit, so that a server that never stops talking cannot fill the memory.
 
-mod anthropic;
-mod growing_json;
-mod openai_chat;
-mod openai_responses;
+pub(crate) mod growing_json;
 
 use epitome_core::Event;
 
-use crate::{error::WireError, format::Format, json::Json, response, sse::SsePayloads};
+use crate::{
+    anthropic, error::WireError, format::Format, json::Json, openai_chat, openai_responses, response,
+    sse::SsePayloads,
+};
 
 /// Takes a streamed answer chunk by chunk.
 ///
@@ -149,27 +149,27 @@ pub(crate) struct PayloadEffect {
     /// Number of bytes more that are kept.
     pub(crate) kept: usize,
     /// State of the stream after it, if the payload changes it.
-    ending: Option<StreamEnding>,
+    pub(crate) ending: Option<StreamEnding>,
     /// True if no more of the answer can follow.
     pub(crate) over: bool,
 }
 
 impl PayloadEffect {
-    fn kept(kept: usize) -> Self {
+    pub(crate) fn kept(kept: usize) -> Self {
         Self { kept, ..Self::default() }
     }
 
-    fn ending(ending: StreamEnding) -> Self {
+    pub(crate) fn ending(ending: StreamEnding) -> Self {
         Self::default().with_final_ending(ending)
     }
 
     /// Marks the last event of the stream.
-    fn with_final_ending(self, ending: StreamEnding) -> Self {
+    pub(crate) fn with_final_ending(self, ending: StreamEnding) -> Self {
         Self { ending: Some(ending), over: true, ..self }
     }
 
     /// Sets the ending, though more events may follow.
-    fn with_ending(self, ending: StreamEnding) -> Self {
+    pub(crate) fn with_ending(self, ending: StreamEnding) -> Self {
         Self { ending: Some(ending), ..self }
     }
 }
@@ -177,18 +177,20 @@ impl PayloadEffect {
 /// The answer so far.
 #[derive(Debug)]
 pub(crate) enum AnswerAssembly {
-    Chat(openai_chat::ChatAssembly),
-    Responses(openai_responses::ResponsesAssembly),
-    Anthropic(anthropic::AnthropicAssembly),
+    Chat(openai_chat::stream::ChatAssembly),
+    Responses(openai_responses::stream::ResponsesAssembly),
+    Anthropic(anthropic::stream::AnthropicAssembly),
 }
 
 impl AnswerAssembly {
     /// Starts an empty answer.
     pub(crate) fn new(format: Format) -> Self {
         match format {
-            Format::OpenaiChat => Self::Chat(openai_chat::ChatAssembly::default()),
-            Format::OpenaiResponses => Self::Responses(openai_responses::ResponsesAssembly::default()),
-            Format::Anthropic => Self::Anthropic(anthropic::AnthropicAssembly::default()),
+            Format::OpenaiChat => Self::Chat(openai_chat::stream::ChatAssembly::default()),
+            Format::OpenaiResponses => {
+                Self::Responses(openai_responses::stream::ResponsesAssembly::default())
+            }
+            Format::Anthropic => Self::Anthropic(anthropic::stream::AnthropicAssembly::default()),
         }
     }
 

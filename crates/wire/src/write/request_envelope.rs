@@ -9,12 +9,14 @@ use std::ops::Range;
 use epitome_core::{ContentPart, Fact, Tokens, event::InstructionKind};
 
 use super::{
-    AlternatingRole, HistoryLayout, SourceEvent, WriteOptions, WrittenHistory, WrittenMessage, anthropic,
-    openai_chat, openai_responses, portable::PortableEvent,
+    AlternatingRole, HistoryLayout, SourceEvent, WriteOptions, WrittenHistory, WrittenMessage,
+    portable::PortableEvent,
 };
 use crate::{
+    anthropic,
     format::Format,
     json::{Json, quote},
+    openai_chat, openai_responses,
     request::{RequestKeys, bare_item},
     tools,
 };
@@ -203,7 +205,7 @@ fn system(format: Format, entries: &[&SourceEvent<'_>], manner: WriteOptions<'_>
     if let [SourceEvent { own: Some(own), .. }] = entries
         && format != Format::OpenaiChat
     {
-        let clean = || anthropic::without_blanks(own);
+        let clean = || anthropic::write::without_blanks(own);
         let cleaned = if manner.is_legal() && format == Format::Anthropic { clean() } else { None };
         return SystemPlacement::Prompt(cleaned.unwrap_or_else(|| own.raw.to_owned()));
     }
@@ -214,12 +216,12 @@ fn system(format: Format, entries: &[&SourceEvent<'_>], manner: WriteOptions<'_>
         .collect();
     match format {
         _ if texts.is_empty() => SystemPlacement::Nothing,
-        Format::OpenaiChat => SystemPlacement::Message(openai_chat::texts("system", &texts)),
-        Format::Anthropic => SystemPlacement::Prompt(anthropic::system(&texts)),
+        Format::OpenaiChat => SystemPlacement::Message(openai_chat::write::texts("system", &texts)),
+        Format::Anthropic => SystemPlacement::Prompt(anthropic::write::system(&texts)),
         // The prompt is one text in this format. The breaks between its parts cost tokens that are not counted, so
         // only a few parts are joined: as many as the wrapping of a message, which it does not need, pays for.
         Format::OpenaiResponses if texts.len() <= 4 => SystemPlacement::Prompt(quote(&texts.join("\n"))),
-        Format::OpenaiResponses => SystemPlacement::Message(openai_responses::developer(&texts)),
+        Format::OpenaiResponses => SystemPlacement::Message(openai_responses::write::developer(&texts)),
     }
 }
 

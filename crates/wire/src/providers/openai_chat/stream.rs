@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
+use crate::stream::{
     PayloadEffect, StreamEnding,
     growing_json::{GrowingJson, GrowingObject},
 };
@@ -30,7 +30,7 @@ struct StreamedChoice {
 }
 
 impl ChatAssembly {
-    pub(super) fn take(&mut self, chunk: &Json<'_>) -> PayloadEffect {
+    pub(crate) fn take(&mut self, chunk: &Json<'_>) -> PayloadEffect {
         if let Some(said) = response::error_text(chunk) {
             return PayloadEffect::ending(StreamEnding::Failed(said));
         }
@@ -64,7 +64,7 @@ impl ChatAssembly {
     }
 
     /// The response in one piece; `None` if no choice was ever begun.
-    pub(super) fn assembled(mut self) -> Option<String> {
+    pub(crate) fn assembled(mut self) -> Option<String> {
         if self.choices.is_empty() {
             return None;
         }

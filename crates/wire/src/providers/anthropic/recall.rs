@@ -1,30 +1,30 @@
 //! Anthropic's events: a call is a content block, known by its name when it starts.
 
-use super::{
+use crate::json::{self, Json};
+use crate::recall_tool::{
     is_recall,
     splice_state::{EndReason, EventHandling, SpliceState},
 };
-use crate::json::{self, Json};
 
 /// State of an Anthropic stream.
 #[derive(Debug, Default)]
-pub(super) struct AnthropicSplice {
+pub(crate) struct AnthropicSplice {
     /// Usage reported by a `message_start` that was dropped.
     usage: Option<String>,
 }
 
 /// Returns true if a block is a call of the recall tool.
-pub(super) fn is_recall_block(block: &Json<'_>) -> bool {
+pub(crate) fn is_recall_block(block: &Json<'_>) -> bool {
     is_call(block) && block.text_at("name").is_some_and(|name| is_recall(name, None))
 }
 
 /// Returns true if a block is a call that the client answers.
-pub(super) fn is_call(block: &Json<'_>) -> bool {
+pub(crate) fn is_call(block: &Json<'_>) -> bool {
     block.text_at("type") == Some("tool_use")
 }
 
 /// Meaning of a stop reason.
-pub(super) fn reason(stop_reason: &str) -> EndReason {
+pub(crate) fn reason(stop_reason: &str) -> EndReason {
     match stop_reason {
         "tool_use" | "end_turn" | "stop_sequence" => EndReason::Done,
         _ => EndReason::Other,
@@ -32,7 +32,7 @@ pub(super) fn reason(stop_reason: &str) -> EndReason {
 }
 
 impl AnthropicSplice {
-    pub(super) fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
+    pub(crate) fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         match event.text_at("type") {
             Some("message_start") if tally.is_continued => {
                 let usage = event.get("message").and_then(|message| message.get("usage"));

@@ -7,7 +7,7 @@ use epitome_core::{
     event::{CallForm, InstructionKind, ToolCall},
 };
 
-use super::{
+use crate::write::{
     AlternatingRole, CallPosition, HistoryLine, STAND_IN_RESULT, ShownCallResult, ShownContent,
     ShownFragment, ShownOutcome, SourceEvent, WriteOptions, WrittenMessage,
     call_ids::{IdScope, WrittenCallIds, shortened},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Writes the history.
-pub(super) fn write(lines: &[HistoryLine<'_, '_>], manner: WriteOptions<'_>) -> Vec<WrittenMessage> {
+pub(crate) fn write(lines: &[HistoryLine<'_, '_>], manner: WriteOptions<'_>) -> Vec<WrittenMessage> {
     // Servers that reuse ids from turn to turn must get them back as they gave them.
     let unique = if manner.is_legal() { IdScope::InAnswer } else { IdScope::Nowhere };
     let ids =
@@ -31,12 +31,12 @@ pub(super) fn write(lines: &[HistoryLine<'_, '_>], manner: WriteOptions<'_>) -> 
 }
 
 /// A message in the user's name.
-pub(super) fn words(text: &str) -> String {
+pub(crate) fn words(text: &str) -> String {
     message("user", &quote(text))
 }
 
 /// A message of texts in some role.
-pub(super) fn texts(role: &str, texts: &[String]) -> String {
+pub(crate) fn texts(role: &str, texts: &[String]) -> String {
     let content = match texts {
         [only] => quote(only),
         several => json::list(several.iter().map(|text| text_part(&quote(text)))),

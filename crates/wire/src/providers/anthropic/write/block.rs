@@ -7,7 +7,7 @@ use epitome_core::{
     event::{CallForm, ToolCall},
 };
 
-use super::super::{
+use crate::write::{
     CallPosition, STAND_IN_RESULT, ShownCallResult, ShownContent, ShownFragment, SourceEvent, WriteOptions,
     call_ids::{WrittenCallIds, shortened},
     edited_content::{edited_blocks, own_blocks},
@@ -20,15 +20,15 @@ use crate::{
 
 /// A content block.
 #[derive(Clone)]
-pub(super) struct AnthropicBlock<'e> {
-    pub(super) json: Cow<'e, str>,
-    pub(super) kind: AnthropicBlockKind,
+pub(crate) struct AnthropicBlock<'e> {
+    pub(crate) json: Cow<'e, str>,
+    pub(crate) kind: AnthropicBlockKind,
     /// Its event, and its index among that event's blocks, if these are still its bytes.
-    pub(super) source: Option<(usize, usize)>,
+    pub(crate) source: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnthropicBlockKind {
+pub(crate) enum AnthropicBlockKind {
     Result,
     BlankText,
     Compaction,
@@ -41,14 +41,14 @@ pub(super) enum AnthropicBlockKind {
 
 /// Writes blocks.
 #[derive(Clone, Copy)]
-pub(super) struct AnthropicWriter<'e, 'p> {
-    pub(super) ids: &'p WrittenCallIds,
-    pub(super) manner: WriteOptions<'e>,
+pub(crate) struct AnthropicWriter<'e, 'p> {
+    pub(crate) ids: &'p WrittenCallIds,
+    pub(crate) manner: WriteOptions<'e>,
 }
 
 impl<'e> AnthropicWriter<'e, '_> {
     /// The blocks of a message in this format.
-    pub(super) fn own_blocks(self, entry: &'e SourceEvent<'e>, own: &'e Json<'e>) -> Vec<AnthropicBlock<'e>> {
+    pub(crate) fn own_blocks(self, entry: &'e SourceEvent<'e>, own: &'e Json<'e>) -> Vec<AnthropicBlock<'e>> {
         let Some(content) = own.get("content").filter(|content| !content.is_null()) else {
             return Vec::new();
         };
@@ -75,7 +75,7 @@ impl<'e> AnthropicWriter<'e, '_> {
     }
 
     /// Writes the content of an event that came in another format: results first.
-    pub(super) fn foreign(self, entry: &'e SourceEvent<'e>) -> Vec<AnthropicBlock<'e>> {
+    pub(crate) fn foreign(self, entry: &'e SourceEvent<'e>) -> Vec<AnthropicBlock<'e>> {
         let portable = PortableEvent::of(entry, self.manner.meter);
         let results = entry.event.fact.results().iter();
         let results = results
@@ -86,7 +86,7 @@ impl<'e> AnthropicWriter<'e, '_> {
     }
 
     /// Writes some parts of an answer in words of our own.
-    pub(super) fn foreign_parts(self, fragment: &ShownFragment<'e, 'e>) -> Vec<AnthropicBlock<'e>> {
+    pub(crate) fn foreign_parts(self, fragment: &ShownFragment<'e, 'e>) -> Vec<AnthropicBlock<'e>> {
         let portable = PortableEvent::of(fragment.entry, self.manner.meter);
         let pieces = portable.said_at(fragment.shown());
         let blocks = pieces.iter().filter_map(|piece| self.written(fragment.entry, piece));
@@ -94,7 +94,7 @@ impl<'e> AnthropicWriter<'e, '_> {
     }
 
     /// Writes parts in place of an event's content other than results. `own` are its blocks.
-    pub(super) fn replaced(
+    pub(crate) fn replaced(
         self,
         entry: &'e SourceEvent<'e>,
         own: &[AnthropicBlock<'e>],
@@ -117,7 +117,7 @@ impl<'e> AnthropicWriter<'e, '_> {
     }
 
     /// A result, under the id its call is written with.
-    pub(super) fn result(
+    pub(crate) fn result(
         self,
         returned: &ShownCallResult<'e, 'e>,
         site: Option<&CallPosition<'e, 'e>>,
@@ -170,7 +170,7 @@ impl<'e> AnthropicWriter<'e, '_> {
     }
 
     /// Writes the stand-in for a call that has no result.
-    pub(super) fn stand_in(self, site: &CallPosition<'e, 'e>) -> AnthropicBlock<'e> {
+    pub(crate) fn stand_in(self, site: &CallPosition<'e, 'e>) -> AnthropicBlock<'e> {
         let (id, said) = (quote(self.ids.of_site(site)), quote(STAND_IN_RESULT));
         let json = format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{said},"is_error":true}}"#);
         AnthropicBlock { json: json.into(), kind: AnthropicBlockKind::Result, source: None }
@@ -192,23 +192,23 @@ fn broken_input<'j>(block: &'j Json<'j>) -> Option<&'j Json<'j>> {
 }
 
 /// Number of a message's blocks.
-pub(super) fn count(own: &Json<'_>) -> usize {
+pub(crate) fn count(own: &Json<'_>) -> usize {
     let content = own.get("content").filter(|content| !content.is_null());
     content.map_or(0, |content| content.as_array().map_or(1, <[_]>::len))
 }
 
 /// A text block.
-pub(super) fn text(text: &str) -> AnthropicBlock<'static> {
+pub(crate) fn text(text: &str) -> AnthropicBlock<'static> {
     AnthropicBlock { json: text_json(&quote(text)).into(), kind: text_kind(text), source: None }
 }
 
 /// Role of the author of a fact.
-pub(super) fn role(fact: &Fact) -> &'static str {
+pub(crate) fn role(fact: &Fact) -> &'static str {
     if matches!(fact, Fact::AssistantSaid { .. }) { "assistant" } else { "user" }
 }
 
 /// Makes an id valid here: ids are letters, digits, `_` and `-`; other characters become `_`.
-pub(super) fn call_id(id: &str) -> String {
+pub(crate) fn call_id(id: &str) -> String {
     let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let id: String = shortened(id, 56).chars().map(safe).collect();
     if id.is_empty() { "_".to_owned() } else { id }

@@ -2,34 +2,32 @@
 
 use std::borrow::Cow;
 
-use super::{
-    super::{AlternatingRole, SourceEvent, WrittenMessage},
-    block::{self, AnthropicBlock, AnthropicBlockKind},
-};
+use super::block::{self, AnthropicBlock, AnthropicBlockKind};
 use crate::{
     json::{self, Json, quote},
     normal_digest,
+    write::{AlternatingRole, SourceEvent, WrittenMessage},
 };
 
 /// A message while it is written.
-pub(super) struct AnthropicDraft<'e> {
-    pub(super) role: Cow<'e, str>,
-    pub(super) blocks: Vec<AnthropicBlock<'e>>,
+pub(crate) struct AnthropicDraft<'e> {
+    pub(crate) role: Cow<'e, str>,
+    pub(crate) blocks: Vec<AnthropicBlock<'e>>,
     /// Indices of its events, in order.
-    pub(super) events: Vec<usize>,
+    pub(crate) events: Vec<usize>,
     /// The event whose bytes it may keep: the only one it is made of.
     source: Option<&'e SourceEvent<'e>>,
     /// True if the event is an answer that is shown in part.
-    pub(super) is_parted: bool,
+    pub(crate) is_parted: bool,
 }
 
 impl<'e> AnthropicDraft<'e> {
-    pub(super) fn new(role: &'e str) -> Self {
+    pub(crate) fn new(role: &'e str) -> Self {
         Self { role: role.into(), blocks: Vec::new(), events: Vec::new(), source: None, is_parted: false }
     }
 
     /// Makes a draft of blocks of one event, or of none.
-    pub(super) fn with(
+    pub(crate) fn with(
         role: &'e str,
         blocks: impl IntoIterator<Item = AnthropicBlock<'e>>,
         source: Option<&'e SourceEvent<'e>>,
@@ -39,7 +37,7 @@ impl<'e> AnthropicDraft<'e> {
     }
 
     /// Appends the content of another draft.
-    pub(super) fn absorb(&mut self, other: Self) {
+    pub(crate) fn absorb(&mut self, other: Self) {
         if self.events.is_empty() && self.blocks.is_empty() {
             self.source = other.source;
         }
@@ -53,11 +51,11 @@ impl<'e> AnthropicDraft<'e> {
     }
 
     /// Returns true if `next` was sent in the same message.
-    pub(super) fn continues(&self, next: &Self) -> bool {
+    pub(crate) fn continues(&self, next: &Self) -> bool {
         self.events.last().is_some() && self.events.last() == next.events.first()
     }
 
-    pub(super) fn speaker(&self) -> AlternatingRole {
+    pub(crate) fn speaker(&self) -> AlternatingRole {
         match &*self.role {
             "user" => AlternatingRole::User,
             "assistant" => AlternatingRole::Assistant,
@@ -65,7 +63,7 @@ impl<'e> AnthropicDraft<'e> {
         }
     }
 
-    pub(super) fn written(self) -> WrittenMessage {
+    pub(crate) fn written(self) -> WrittenMessage {
         // A signed compaction must come first: no block may be put before it.
         let opens = self.blocks.first().is_some_and(|block| block.kind == AnthropicBlockKind::Compaction);
         let speaker = if opens { AlternatingRole::User } else { self.speaker() };
@@ -102,6 +100,6 @@ impl<'e> AnthropicDraft<'e> {
     }
 }
 
-pub(super) fn message(role: &str, content: &str) -> String {
+pub(crate) fn message(role: &str, content: &str) -> String {
     format!(r#"{{"role":{},"content":{content}}}"#, quote(role))
 }

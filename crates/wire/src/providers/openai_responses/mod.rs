@@ -19,7 +19,11 @@ use crate::{
     openai_chat,
 };
 
+pub(crate) mod legality;
 mod output;
+pub(crate) mod recall;
+pub(crate) mod stream;
+pub(crate) mod write;
 
 /// Kinds of calls that a client answers, each with the kind of its output.
 pub(crate) const CLIENT_CALL_KINDS: [(&str, &str); 7] = [

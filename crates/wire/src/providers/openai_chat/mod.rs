@@ -4,6 +4,11 @@
 //! (`reasoning_content`, or `reasoning` where there is none), the content parts, `refusal`, `audio`, the entries of
 //! `tool_calls`, `function_call`. Elsewhere `parts[i]` is content part `i`, and a string is its own only part.
 
+pub(crate) mod legality;
+pub(crate) mod recall;
+pub(crate) mod stream;
+pub(crate) mod write;
+
 use std::ops::Range;
 
 use epitome_core::{

@@ -6,7 +6,7 @@
 mod block;
 mod draft;
 
-use super::{
+use crate::write::{
     AlternatingRole, HistoryLine, ShownContent, ShownFragment, ShownOutcome, SourceEvent, WriteOptions,
     WrittenMessage,
     call_ids::{IdScope, WrittenCallIds},
@@ -19,7 +19,7 @@ use block::{AnthropicBlock, AnthropicBlockKind, AnthropicWriter};
 use draft::AnthropicDraft;
 
 /// Writes the history.
-pub(super) fn write(lines: &[HistoryLine<'_, '_>], manner: WriteOptions<'_>) -> Vec<WrittenMessage> {
+pub(crate) fn write(lines: &[HistoryLine<'_, '_>], manner: WriteOptions<'_>) -> Vec<WrittenMessage> {
     let unique = if manner.is_legal() { IdScope::InRequest } else { IdScope::Nowhere };
     let ids = WrittenCallIds::of(lines, unique, block::call_id, |_, _| false);
     let pen = AnthropicWriter { ids: &ids, manner };
@@ -31,12 +31,12 @@ pub(super) fn write(lines: &[HistoryLine<'_, '_>], manner: WriteOptions<'_>) -> 
 }
 
 /// A message in the user's name.
-pub(super) fn words(text: &str) -> String {
+pub(crate) fn words(text: &str) -> String {
     draft::message("user", &format!("[{}]", block::text(text).json))
 }
 
 /// Returns true if a message is an answer that ends with a text that ends in white space.
-pub(super) fn is_answer_ended(message: &str) -> bool {
+pub(crate) fn is_answer_ended(message: &str) -> bool {
     let Ok(message) = Json::parse(message, "a message") else { return false };
     if message.text_at("role") != Some("assistant") {
         return false;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
+use crate::legality::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
 use crate::{decode_parts, json::Json, openai_chat::REASONING_MEMBERS};
 
-pub(super) fn check(messages: &[Json<'_>], rules: &ProviderRules, found: &mut ViolationList) {
+pub(crate) fn check(messages: &[Json<'_>], rules: &ProviderRules, found: &mut ViolationList) {
     let mut open = OpenChatCalls::default();
     for (index, message) in messages.iter().enumerate() {
         // Empty content of an answer is reported where its calls are known.

@@ -5,17 +5,17 @@
 
 use std::collections::BTreeSet;
 
-use super::{
+use crate::json::{self, Json};
+use crate::recall_tool::{
     body_edit::rewrite_members,
     client_indices::MAX_INDICES,
     is_recall,
     splice_state::{EndReason, EventHandling, SpliceState, VisiblePart},
 };
-use crate::json::{self, Json};
 
 /// State of a Chat stream.
 #[derive(Debug, Default)]
-pub(super) struct ChatSplice {
+pub(crate) struct ChatSplice {
     /// Id and time of the first answer, as they are written: for the client all chunks are of one answer.
     named: Vec<(&'static str, String)>,
     /// Calls that the client has, by the provider's indices.
@@ -38,13 +38,13 @@ enum TextBoundary {
 }
 
 /// Returns true if a call is one of the recall tool.
-pub(super) fn is_recall_delta(call: &Json<'_>) -> bool {
+pub(crate) fn is_recall_delta(call: &Json<'_>) -> bool {
     let name = call.get("function").and_then(|function| function.text_at("name"));
     name.is_some_and(|name| is_recall(name, None))
 }
 
 /// Meaning of a finish reason.
-pub(super) fn reason(finish_reason: &str) -> EndReason {
+pub(crate) fn reason(finish_reason: &str) -> EndReason {
     match finish_reason {
         // Some servers report `stop` and call tools.
         "tool_calls" | "function_call" | "stop" | "eos" => EndReason::Done,
@@ -53,10 +53,10 @@ pub(super) fn reason(finish_reason: &str) -> EndReason {
 }
 
 /// Separator between the texts of two answers that are one for the client, as it is written in a string.
-pub(super) const TEXT_SEPARATOR: &str = "\\n\\n";
+pub(crate) const TEXT_SEPARATOR: &str = "\\n\\n";
 
 impl ChatSplice {
-    pub(super) fn handle_event(&mut self, chunk: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
+    pub(crate) fn handle_event(&mut self, chunk: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         let edits = self.names(chunk, tally);
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
             return EventHandling::passed();
@@ -71,7 +71,7 @@ impl ChatSplice {
     }
 
     /// Prepares for the next answer.
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.shown.clear();
         self.newest = None;
         if self.seam == TextBoundary::Within {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
+use crate::stream::{
     PayloadEffect, StreamEnding,
     growing_json::{GrowingJson, GrowingObject},
 };
@@ -24,7 +24,7 @@ struct StreamedBlock {
 }
 
 impl AnthropicAssembly {
-    pub(super) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
+    pub(crate) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
         match event.text_at("type") {
             Some("message_start") => {
                 PayloadEffect::kept(event.get("message").map_or(0, |message| self.message.assign(message)))
@@ -41,7 +41,7 @@ impl AnthropicAssembly {
     }
 
     /// The message in one piece; `None` if none was ever started.
-    pub(super) fn assembled(mut self) -> Option<String> {
+    pub(crate) fn assembled(mut self) -> Option<String> {
         if self.message.is_empty() && self.blocks.is_empty() {
             return None;
         }

@@ -6,7 +6,7 @@ pub(crate) use item::stand_in;
 
 use epitome_core::{ContentPart, Fact, event::InstructionKind};
 
-use super::{
+use crate::write::{
     AlternatingRole, CallPosition, HistoryLayout, HistoryLine, ShownCallResult, ShownContent, ShownFragment,
     ShownOutcome, SourceEvent, WriteOptions, WrittenMessage,
     call_ids::{IdScope, WrittenCallIds, shortened},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Writes the history.
-pub(super) fn write(
+pub(crate) fn write(
     lines: &[HistoryLine<'_, '_>],
     manner: WriteOptions<'_>,
 ) -> (Vec<WrittenMessage>, HistoryLayout) {
@@ -75,12 +75,12 @@ fn without_dangling(items: Vec<WrittenItem>) -> Vec<WrittenItem> {
 }
 
 /// A message in the user's name.
-pub(super) fn words(text: &str) -> String {
+pub(crate) fn words(text: &str) -> String {
     item::message("user", &item::text(&quote(text)))
 }
 
 /// A message of the developer.
-pub(super) fn developer(texts: &[String]) -> String {
+pub(crate) fn developer(texts: &[String]) -> String {
     let parts: Vec<String> = texts.iter().map(|text| item::text(&quote(text))).collect();
     item::message("developer", &parts.join(","))
 }

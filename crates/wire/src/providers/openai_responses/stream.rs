@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
+use crate::stream::{
     PayloadEffect, StreamEnding,
     growing_json::{GrowingJson, GrowingObject},
 };
@@ -25,7 +25,7 @@ struct StreamedItem {
 }
 
 impl ResponsesAssembly {
-    pub(super) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
+    pub(crate) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
         let kind = event.text_at("type").unwrap_or_default();
         match kind {
             "response.created" | "response.queued" | "response.in_progress" => {
@@ -51,7 +51,7 @@ impl ResponsesAssembly {
     }
 
     /// The response in one piece; `None` if none was ever begun.
-    pub(super) fn assembled(mut self) -> Option<String> {
+    pub(crate) fn assembled(mut self) -> Option<String> {
         if self.envelope.is_empty() && self.items.is_empty() {
             return None;
         }

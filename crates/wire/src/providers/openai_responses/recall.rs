@@ -1,6 +1,6 @@
 //! Responses' events: a call is an output item, known by its name when it is added, and repeated in the last event.
 
-use super::{
+use crate::recall_tool::{
     body_edit::rewrite_members,
     is_recall,
     splice_state::{EndReason, EventHandling, SpliceState},
@@ -18,7 +18,7 @@ const MAX_BEGINNING_BYTES: usize = 1 << 20;
 
 /// State of a Responses stream.
 #[derive(Debug, Default)]
-pub(super) struct ResponsesSplice {
+pub(crate) struct ResponsesSplice {
     /// Sequence number of the last event that the client has.
     number: Option<u64>,
     /// Items that the client has of the answers before.
@@ -28,13 +28,13 @@ pub(super) struct ResponsesSplice {
 }
 
 /// Returns true if an item is a call of the recall tool.
-pub(super) fn is_recall_item(item: &Json<'_>) -> bool {
+pub(crate) fn is_recall_item(item: &Json<'_>) -> bool {
     item.text_at("type") == Some("function_call")
         && item.text_at("name").is_some_and(|name| is_recall(name, item.text_at("namespace")))
 }
 
 /// Returns true if an item is a call that the client answers.
-pub(super) fn is_call(item: &Json<'_>) -> bool {
+pub(crate) fn is_call(item: &Json<'_>) -> bool {
     let kind = item.text_at("type");
     let is_call =
         CLIENT_CALL_KINDS.iter().any(|(call, _)| kind == Some(*call)) && item.text_at("call_id").is_some();
@@ -42,7 +42,7 @@ pub(super) fn is_call(item: &Json<'_>) -> bool {
 }
 
 /// Meaning of a response's status.
-pub(super) fn reason(response: Option<&Json<'_>>) -> EndReason {
+pub(crate) fn reason(response: Option<&Json<'_>>) -> EndReason {
     match response.and_then(|response| response.text_at("status")) {
         Some("completed") | None => EndReason::Done,
         Some(_) => EndReason::Other,
@@ -50,7 +50,7 @@ pub(super) fn reason(response: Option<&Json<'_>>) -> EndReason {
 }
 
 impl ResponsesSplice {
-    pub(super) fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
+    pub(crate) fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         let kind = event.text_at("type").unwrap_or_default();
         match kind {
             "response.created" | "response.queued" | "response.in_progress" => {
@@ -76,7 +76,7 @@ impl ResponsesSplice {
     }
 
     /// Keeps the client's items of an answer that is to be continued.
-    pub(super) fn remember(&mut self, answer: &str) {
+    pub(crate) fn remember(&mut self, answer: &str) {
         if let Ok(answer) = Json::parse(answer, "an answer") {
             let shown = answer.array_at("output").iter().filter(|item| !is_recall_item(item));
             self.before.extend(shown.map(|item| item.raw.to_owned()));
@@ -84,7 +84,7 @@ impl ResponsesSplice {
     }
 
     /// Writes the event by which a response fails, with the response object of its beginning.
-    pub(super) fn fail(&mut self, message: &str) -> Vec<u8> {
+    pub(crate) fn fail(&mut self, message: &str) -> Vec<u8> {
         let begun = self.begun.as_deref().and_then(|begun| Json::parse(begun, "a response").ok());
         let number = self.number.map(|number| number.saturating_add(1));
         let number_said = number.map(|number| format!(r#","sequence_number":{number}"#)).unwrap_or_default();

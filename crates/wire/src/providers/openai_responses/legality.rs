@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::{ProviderRules, ViolationKind, ViolationList, ends, is_elsewhere};
+use crate::legality::{ProviderRules, ViolationKind, ViolationList, ends, is_elsewhere};
 use crate::{json::Json, openai_responses::CLIENT_CALL_KINDS};
 
-pub(super) fn check(
+pub(crate) fn check(
     request: &Json<'_>,
     items: &[Json<'_>],
     rules: &ProviderRules,

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
+use crate::legality::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
 use crate::{
     format::Format,
     json::Json,
     render::{MOST_BREAKPOINTS, count_breakpoints},
 };
 
-pub(super) fn check(
+pub(crate) fn check(
     request: &Json<'_>,
     messages: &[Json<'_>],
     rules: &ProviderRules,
@@ -85,7 +85,7 @@ fn last_text<'j>(message: &'j Json<'_>) -> Option<&'j str> {
     }
 }
 
-pub(super) fn is_thinking(block: &Json<'_>) -> bool {
+pub(crate) fn is_thinking(block: &Json<'_>) -> bool {
     is(block, "thinking") || is(block, "redacted_thinking")
 }
 

@@ -4,21 +4,19 @@ use std::{borrow::Cow, collections::HashMap};
 
 use epitome_core::{ContentPart, Fact};
 
-use super::{
-    super::{
-        AlternatingRole, ShownFragment, SourceEvent, WrittenMessage, is_short,
-        portable::{PortableEvent, PortablePiece},
-    },
-    ChatWriter, ReasoningMember, call_json, filled, text_part,
-};
+use super::{ChatWriter, ReasoningMember, call_json, filled, text_part};
 use crate::{
     json::{self, Json, quote},
     normal_digest::CHAT_ECHOED_MEMBERS,
     openai_chat::{ChatPartIndices, REASONING_MEMBERS},
+    write::{
+        AlternatingRole, ShownFragment, SourceEvent, WrittenMessage, is_short,
+        portable::{PortableEvent, PortablePiece},
+    },
 };
 
 /// Writes an answer, its fragments joined; `None` if it has no content that can be written here.
-pub(super) fn write<'e>(
+pub(crate) fn write<'e>(
     fragments: &[ShownFragment<'e, 'e>],
     pen: ChatWriter<'e, '_>,
 ) -> Option<WrittenMessage> {
@@ -47,7 +45,7 @@ pub(super) fn write<'e>(
 }
 
 /// Returns true if a call has no id, so that its name stands for it.
-pub(super) fn is_called_by_name(entry: &SourceEvent<'_>, place: usize) -> bool {
+pub(crate) fn is_called_by_name(entry: &SourceEvent<'_>, place: usize) -> bool {
     entry.own.as_ref().is_some_and(|own| ChatPartIndices::of(own).function_call == Some(place))
 }
 

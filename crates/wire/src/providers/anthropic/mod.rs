@@ -5,6 +5,10 @@
 //! other blocks in order.
 
 pub(crate) mod block;
+pub(crate) mod legality;
+pub(crate) mod recall;
+pub(crate) mod stream;
+pub(crate) mod write;
 
 use epitome_core::{
     ContentPart, Event, Fact, Tokens,

@@ -2,7 +2,7 @@
 
 use epitome_core::event::{CallForm, ToolCall};
 
-use super::super::{
+use crate::write::{
     STAND_IN_RESULT, SourceEvent,
     portable::{MediumSource, PortablePiece},
 };
@@ -15,23 +15,23 @@ use crate::{
 const PIXEL: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// Returns true if a client answers items of this kind. The provider itself answers a search that has no id.
-pub(super) fn is_call(kind: &str) -> bool {
+pub(crate) fn is_call(kind: &str) -> bool {
     kind != "tool_search_call" && CLIENT_CALL_KINDS.iter().any(|(call, _)| *call == kind)
 }
 
 /// Returns true if items of this kind are a client's answers.
-pub(super) fn is_output(kind: &str) -> bool {
+pub(crate) fn is_output(kind: &str) -> bool {
     kind != "tool_search_output" && CLIENT_CALL_KINDS.iter().any(|(_, output)| *output == kind)
 }
 
 /// Returns true if an item is of the kind that a kind of call requires as its answer.
-pub(super) fn answers(own: &Json<'_>, called: &str) -> bool {
+pub(crate) fn answers(own: &Json<'_>, called: &str) -> bool {
     let output = CLIENT_CALL_KINDS.iter().find(|(call, _)| *call == called).map(|(_, output)| *output);
     own.text_at("type") == output
 }
 
 /// Kind of a call.
-pub(super) fn kind(entry: &SourceEvent<'_>, call: &ToolCall) -> &'static str {
+pub(crate) fn kind(entry: &SourceEvent<'_>, call: &ToolCall) -> &'static str {
     let own = entry.own.as_ref().and_then(|own| own.text_at("type"));
     let known = own.and_then(|own| CLIENT_CALL_KINDS.iter().find(|(call, _)| *call == own));
     known.map_or_else(
@@ -44,7 +44,7 @@ pub(super) fn kind(entry: &SourceEvent<'_>, call: &ToolCall) -> &'static str {
 }
 
 /// Text and calls in their order: texts that follow each other are one message.
-pub(super) fn answer(pieces: &[PortablePiece<'_>], id: impl Fn(&ToolCall, usize) -> String) -> Vec<String> {
+pub(crate) fn answer(pieces: &[PortablePiece<'_>], id: impl Fn(&ToolCall, usize) -> String) -> Vec<String> {
     let mut items = Vec::new();
     let mut said: Vec<String> = Vec::new();
     for piece in pieces {
@@ -66,7 +66,7 @@ pub(super) fn answer(pieces: &[PortablePiece<'_>], id: impl Fn(&ToolCall, usize)
 }
 
 /// A message of the model.
-pub(super) fn spoken(text: &str) -> String {
+pub(crate) fn spoken(text: &str) -> String {
     message("assistant", &output_text(text))
 }
 
@@ -79,11 +79,11 @@ fn told(said: &mut Vec<String>) -> Option<String> {
     (!parts.is_empty()).then(|| message("assistant", &parts))
 }
 
-pub(super) fn message(role: &str, parts: &str) -> String {
+pub(crate) fn message(role: &str, parts: &str) -> String {
     format!(r#"{{"type":"message","role":"{role}","content":[{parts}]}}"#)
 }
 
-pub(super) fn part(piece: &PortablePiece<'_>) -> Option<String> {
+pub(crate) fn part(piece: &PortablePiece<'_>) -> Option<String> {
     if let PortablePiece::Medium { mime, source, .. } = piece
         && let Some(json) = medium(mime, source)
     {
@@ -92,7 +92,7 @@ pub(super) fn part(piece: &PortablePiece<'_>) -> Option<String> {
     piece.note().map(|note| text(&quote(note)))
 }
 
-pub(super) fn text(literal: &str) -> String {
+pub(crate) fn text(literal: &str) -> String {
     format!(r#"{{"type":"input_text","text":{literal}}}"#)
 }
 
@@ -138,7 +138,7 @@ fn call_item(call: &ToolCall, id: &str) -> String {
 }
 
 /// Writes the answer to a call of some kind from its content.
-pub(super) fn output(called: &str, id: &str, pieces: &[PortablePiece<'_>]) -> String {
+pub(crate) fn output(called: &str, id: &str, pieces: &[PortablePiece<'_>]) -> String {
     if !matches!(called, "function_call" | "custom_tool_call") {
         let said: Vec<String> = pieces.iter().filter_map(|piece| piece.note().map(str::to_owned)).collect();
         return plain_output(called, id, &said.join("\n"), OutputStatus::Returned);
@@ -194,7 +194,7 @@ fn plain_output(called: &str, id: &str, said: &str, ending: OutputStatus) -> Str
 }
 
 /// Writes the output of an item whose output is not plain content; `None` if it is.
-pub(super) fn replacement(own: &Json<'_>, said: &[String]) -> Option<String> {
+pub(crate) fn replacement(own: &Json<'_>, said: &[String]) -> Option<String> {
     match own.text_at("type")? {
         "local_shell_call_output" | "apply_patch_call_output" => Some(quote(&said.join("\n"))),
         "shell_call_output" => {
