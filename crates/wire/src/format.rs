@@ -6,9 +6,13 @@ use epitome_core::{Event, context::Context, cost::Prompt, event::RawDialect};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    anthropic::provider::AnthropicMessages,
     encode::{self, EncodeError, EncodeMode, EncodedRequest},
     error::WireError,
+    openai_chat::provider::ChatCompletions,
+    openai_responses::provider::OpenaiResponses,
     prompt_blocks::{self, PromptMemo},
+    providers::WireProvider,
     render::{self, RenderError, RenderOptions, RenderedRequest},
     request, response,
 };
@@ -41,10 +45,20 @@ impl Format {
 
     /// Dialect of the format's raw JSON.
     pub fn dialect(self) -> RawDialect {
+        self.provider().dialect()
+    }
+
+    /// The format whose raw JSON has this dialect.
+    pub fn of_dialect(dialect: &RawDialect) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.dialect() == *dialect)
+    }
+
+    /// Everything that is known of the format's provider.
+    pub(crate) fn provider(self) -> &'static dyn WireProvider {
         match self {
-            Self::OpenaiChat => RawDialect::OpenaiChat,
-            Self::OpenaiResponses => RawDialect::OpenaiResponses,
-            Self::Anthropic => RawDialect::Anthropic,
+            Self::OpenaiChat => &ChatCompletions,
+            Self::OpenaiResponses => &OpenaiResponses,
+            Self::Anthropic => &AnthropicMessages,
         }
     }
 
@@ -96,12 +110,9 @@ impl Format {
         prompt_blocks::prompt(self, body, memo)
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::OpenaiChat => "openai-chat",
-            Self::OpenaiResponses => "openai-responses",
-            Self::Anthropic => "anthropic",
-        }
+    /// Name of the format.
+    pub fn name(self) -> &'static str {
+        self.provider().name()
     }
 }
 

@@ -7,6 +7,7 @@
 //! understand is carried with its bytes, never refused.
 
 pub mod caller;
+pub mod endpoint;
 pub mod history_rewrite;
 pub mod incoming;
 pub mod legality;

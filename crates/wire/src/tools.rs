@@ -22,7 +22,8 @@ pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
         Some("namespace") => tool.array_at("tools"),
         _ => std::slice::from_ref(&tool),
     };
-    inner.iter().filter_map(ToolDefinition::read).map(|tool| tool.written(format)).collect()
+    let definitions = inner.iter().filter_map(ToolDefinition::read);
+    definitions.map(|tool| format.provider().write_tool(&tool)).collect()
 }
 
 /// A definition in terms of its parts' raw JSON.
@@ -56,26 +57,11 @@ impl<'t> ToolDefinition<'t> {
         Some(Self { name: body.text_at("name")?, description, takes })
     }
 
-    fn written(&self, format: Format) -> String {
+    /// Its name and description as members.
+    pub(crate) fn head(&self) -> String {
         let name = quote(self.name);
         let description =
             self.description.map_or_else(String::new, |text| format!(r#","description":{text}"#));
-        let head = format!(r#""name":{name}{description}"#);
-        match (format, &self.takes) {
-            (Format::Anthropic, ToolParameters::Object(schema)) => {
-                format!(r#"{{{head},"input_schema":{schema}}}"#)
-            }
-            (Format::Anthropic, ToolParameters::Text) => format!(r#"{{{head},"input_schema":{FREE_TEXT}}}"#),
-            (Format::OpenaiChat, ToolParameters::Object(schema)) => {
-                format!(r#"{{"type":"function","function":{{{head},"parameters":{schema}}}}}"#)
-            }
-            (Format::OpenaiChat, ToolParameters::Text) => {
-                format!(r#"{{"type":"custom","custom":{{{head}}}}}"#)
-            }
-            (Format::OpenaiResponses, ToolParameters::Object(schema)) => {
-                format!(r#"{{"type":"function",{head},"parameters":{schema}}}"#)
-            }
-            (Format::OpenaiResponses, ToolParameters::Text) => format!(r#"{{"type":"custom",{head}}}"#),
-        }
+        format!(r#""name":{name}{description}"#)
     }
 }

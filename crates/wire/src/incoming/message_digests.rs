@@ -9,7 +9,7 @@
 //! - a Responses item's id and status, whoever made it;
 //! - notes in users' messages (see [`moving_notes`]).
 
-use epitome_core::{Digest, Fact, event::CallForm};
+use epitome_core::{Digest, event::CallForm};
 
 use super::{UnitSpeaker, moving_notes, piece_properties::is_kind};
 use crate::{
@@ -19,20 +19,20 @@ use crate::{
 };
 
 /// Digests that a message is recognised by.
-pub(super) struct MessageDigests {
+pub(crate) struct MessageDigests {
     /// As a whole, standing alone; `None` if it has no content.
-    pub(super) digest: Option<Digest>,
+    pub(crate) digest: Option<Digest>,
     /// By its pieces, if it may be joined with its neighbours.
-    pub(super) joins: Option<Vec<Digest>>,
+    pub(crate) joins: Option<Vec<Digest>>,
     /// True if a client put one of its moving notes into it.
-    pub(super) noted: bool,
+    pub(crate) noted: bool,
 }
 
 /// The digest of a message from its pieces.
-fn whole<'p>(format: Format, role: &str, pieces: impl IntoIterator<Item = &'p Digest>) -> Digest {
+fn whole<'p>(dialect: &str, role: &str, pieces: impl IntoIterator<Item = &'p Digest>) -> Digest {
     let mut out = Vec::new();
     normal_digest::text(&mut out, b"recognised");
-    normal_digest::text(&mut out, format.dialect().name().as_bytes());
+    normal_digest::text(&mut out, dialect.as_bytes());
     normal_digest::text(&mut out, role.as_bytes());
     for piece in pieces {
         out.extend(piece.0);
@@ -40,53 +40,27 @@ fn whole<'p>(format: Format, role: &str, pieces: impl IntoIterator<Item = &'p Di
     Digest::of(&out)
 }
 
-/// Digests of an item of a history, or of an answer. `fact` is the fact it was read as.
-pub(super) fn message_digests(format: Format, item: &Json<'_>, fact: &Fact) -> MessageDigests {
-    let is_message =
-        item.text_at("role").is_some() && (format != Format::OpenaiResponses || is_message(item));
-    if !is_message {
-        let digest = if is_silent(item) { None } else { Some(other(format, item)) };
-        return MessageDigests { digest, joins: None, noted: false };
-    }
-    let role = item.text_at("role").unwrap_or_default();
-    let mut pieces = DigestCollector { format, found: Vec::new(), noted: false };
-    match (format, role) {
-        (Format::OpenaiChat, "assistant") => pieces.chat_answer(item),
-        (_, "assistant") => pieces.content(item.get("content"), DigestCollector::answered),
-        (_, "user") => {
-            pieces.beside(item);
-            pieces.content(item.get("content"), DigestCollector::asked);
-        }
-        _ => {
-            pieces.beside(item);
-            pieces.content(item.get("content"), DigestCollector::told);
-        }
-    }
-    let DigestCollector { found, noted, .. } = pieces;
-    let says_nothing = found.is_empty() && (role == "assistant" || noted);
-    let digest = (!says_nothing).then(|| whole(format, role, &found));
-    let may_join = match fact {
-        Fact::UserSaid { .. } => true,
-        Fact::AssistantSaid { .. } => format != Format::OpenaiResponses,
-        Fact::ToolReturned { .. } => format == Format::Anthropic,
-        _ => false,
-    };
-    MessageDigests { digest, joins: (may_join && !says_nothing).then_some(found), noted }
+/// Properties of an item that its provider knows.
+pub(crate) struct MessageShape {
+    /// True if it is a message, with a role and content.
+    pub(crate) is_message: bool,
+    /// Collects the pieces of an answer.
+    pub(crate) answer: fn(&mut DigestCollector, &Json<'_>),
+    /// Members of a message that say nothing.
+    pub(crate) unsaid: &'static [&'static str],
+    /// True if it may be joined with its neighbours.
+    pub(crate) may_join: bool,
 }
 
 /// The digest of a message in which a client describes its surroundings before users speak, the same for any content.
 pub(super) fn preamble_digest(format: Format) -> Digest {
-    whole(format, "setup", &[])
+    whole(format.dialect().name(), "setup", &[])
 }
 
 /// The digest of joined messages, from the pieces of them all.
 pub(super) fn joined(format: Format, speaker: UnitSpeaker, pieces: &[Digest]) -> Digest {
     let role = if speaker == UnitSpeaker::Model { "assistant" } else { "user" };
-    whole(format, role, pieces)
-}
-
-fn is_message(item: &Json<'_>) -> bool {
-    item.text_at("type").is_none_or(|kind| kind == "message")
+    whole(format.dialect().name(), role, pieces)
 }
 
 /// Returns true if a Responses item need not be sent back: reasoning, or a note about other items.
@@ -95,7 +69,7 @@ fn is_silent(item: &Json<'_>) -> bool {
 }
 
 /// Digest of an item that is not a message.
-fn other(format: Format, item: &Json<'_>) -> Digest {
+fn other(dialect: &str, item: &Json<'_>) -> Digest {
     let kind = item.text_at("type").unwrap_or_default();
     let text = |key: &str| item.text_at(key);
     let call = match (kind, text("call_id"), text("name")) {
@@ -108,7 +82,7 @@ fn other(format: Format, item: &Json<'_>) -> Digest {
         _ => None,
     };
     let piece = call.unwrap_or_else(|| written(|out| any_item(out, item)));
-    whole(format, "", &[piece])
+    whole(dialect, "", &[piece])
 }
 
 fn any_item(out: &mut Vec<u8>, item: &Json<'_>) {
@@ -129,13 +103,43 @@ fn any_item(out: &mut Vec<u8>, item: &Json<'_>) {
 }
 
 /// Collects the pieces of a message.
-struct DigestCollector {
-    format: Format,
+#[derive(Default)]
+pub(crate) struct DigestCollector {
     found: Vec<Digest>,
     noted: bool,
 }
 
 impl DigestCollector {
+    /// Digests of an item of a history, or of an answer.
+    pub(crate) fn digests_of(dialect: &str, item: &Json<'_>, shape: &MessageShape) -> MessageDigests {
+        if !shape.is_message {
+            let digest = if is_silent(item) { None } else { Some(other(dialect, item)) };
+            return MessageDigests { digest, joins: None, noted: false };
+        }
+        let role = item.text_at("role").unwrap_or_default();
+        let mut pieces = Self::default();
+        match role {
+            "assistant" => (shape.answer)(&mut pieces, item),
+            "user" => {
+                pieces.beside(item, shape.unsaid);
+                pieces.content(item.get("content"), Self::asked);
+            }
+            _ => {
+                pieces.beside(item, shape.unsaid);
+                pieces.content(item.get("content"), Self::told);
+            }
+        }
+        let Self { found, noted } = pieces;
+        let says_nothing = found.is_empty() && (role == "assistant" || noted);
+        let digest = (!says_nothing).then(|| whole(dialect, role, &found));
+        MessageDigests { digest, joins: (shape.may_join && !says_nothing).then_some(found), noted }
+    }
+
+    /// Collects the pieces of an answer that is a list of blocks.
+    pub(crate) fn block_answer(&mut self, message: &Json<'_>) {
+        self.content(message.get("content"), Self::answered);
+    }
+
     /// Collects the pieces of a content: a string is one text.
     fn content(&mut self, content: Option<&Json<'_>>, block: fn(&mut Self, &Json<'_>)) {
         let Some(content) = content.filter(|content| !content.is_null()) else { return };
@@ -202,7 +206,7 @@ impl DigestCollector {
     }
 
     /// Collects a Chat answer, which keeps its calls beside its content.
-    fn chat_answer(&mut self, message: &Json<'_>) {
+    pub(crate) fn chat_answer(&mut self, message: &Json<'_>) {
         self.content(message.get("content"), Self::answered);
         self.refusal(message.text_at("refusal").unwrap_or_default());
         if let Some(audio) = message.get("audio").filter(|audio| !audio.is_null()) {
@@ -221,12 +225,10 @@ impl DigestCollector {
     }
 
     /// Collects the members beside the content of a message that is not an answer.
-    fn beside(&mut self, message: &Json<'_>) {
-        let is_item = self.format == Format::OpenaiResponses;
+    fn beside(&mut self, message: &Json<'_>, unsaid: &[&str]) {
         let keep = |key: &str, value: &Json<'_>| match key {
             "role" | "content" | "cache_control" => false,
-            "type" | "id" | "status" | "internal_chat_message_metadata_passthrough" => !is_item,
-            _ => !value.is_null(),
+            key => !value.is_null() && !unsaid.contains(&key),
         };
         if message.members().iter().any(|(key, value)| keep(key, value)) {
             self.push(|out| {

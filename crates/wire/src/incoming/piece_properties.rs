@@ -75,9 +75,10 @@ impl AnswerName {
 impl PieceProperties {
     /// Properties of an item that was read as `event`.
     pub(super) fn item(format: Format, item: &Json<'_>, event: &Event) -> Self {
+        let provider = format.provider();
         let message_digests::MessageDigests { digest, joins, noted } =
-            message_digests::message_digests(format, item, &event.fact);
-        let is_answer = format == Format::OpenaiResponses && matches!(event.fact, Fact::AssistantSaid { .. });
+            provider.message_digests(item, &event.fact);
+        let is_answer = provider.answers_are_items() && matches!(event.fact, Fact::AssistantSaid { .. });
         let name = || match &event.origin {
             Some(origin) if origin.len() > MAX_ID_BYTES => {
                 Some(AnswerName::Normal(Digest::of(origin.as_bytes())))
@@ -85,7 +86,7 @@ impl PieceProperties {
             Some(origin) => Some(AnswerName::Origin(origin.as_str().into())),
             None => event.normal.map(AnswerName::Normal),
         };
-        let reference = is_kind(item, "item_reference").then(|| item.text_at("id")).flatten();
+        let reference = provider.referenced_id(item);
         Self {
             digest,
             speaker: speaker(&event.fact),
@@ -94,11 +95,7 @@ impl PieceProperties {
             lead: lead(&event.fact),
             answer: is_answer.then(name).flatten(),
             reference: reference.filter(|id| id.len() <= MAX_ID_BYTES).map(Into::into),
-            asks: if is_kind(item, "compaction_trigger") {
-                Some(RequestPurpose::Compaction)
-            } else {
-                asked(&event.fact)
-            },
+            asks: provider.item_purpose(item).or_else(|| asked(&event.fact)),
             illegal: illegal(format, item),
         }
     }

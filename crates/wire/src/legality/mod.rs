@@ -14,14 +14,15 @@ use serde::{Deserialize, Serialize};
 
 pub use epitome_core::profile::ProviderRule;
 
-use crate::{
-    anthropic, error::WireError, format::Format, json::Json, openai_chat, openai_responses,
-    request::RequestKeys,
-};
+use crate::{error::WireError, format::Format, json::Json, request::RequestKeys};
 
 pub use self::{
     compare_sent::check_against,
     rules::{LEGALITY_RULES, LegalityRule, RuleRemedy},
+};
+pub(crate) use self::{
+    compare_sent::{SealedCompaction, compare_compactions},
+    shape::ShapeFaults,
 };
 
 /// Rules of a model. Those that every request of a format must keep are checked even if they are not in the set.
@@ -32,14 +33,7 @@ pub struct ProviderRules(BTreeSet<ProviderRule>);
 impl ProviderRules {
     /// Rules that the provider of a format applies to all of its models.
     pub fn of(format: Format) -> Self {
-        match format {
-            Format::OpenaiChat | Format::OpenaiResponses => Self::default(),
-            Format::Anthropic => Self::from_iter([
-                ProviderRule::RolesAlternate,
-                ProviderRule::FirstIsUser,
-                ProviderRule::ThinkingStaysInOpenLoop,
-            ]),
-        }
+        format.provider().rules()
     }
 
     /// The same rules and one more.
@@ -246,11 +240,7 @@ pub fn check(format: Format, body: &str, rules: &ProviderRules) -> Vec<RequestVi
     if messages.is_empty() && !is_elsewhere(&request) && !is_bare(format, &request) {
         found.add(None, None, ViolationKind::NoMessages);
     }
-    match format {
-        Format::OpenaiChat => openai_chat::legality::check(messages, rules, &mut found),
-        Format::OpenaiResponses => openai_responses::legality::check(&request, messages, rules, &mut found),
-        Format::Anthropic => anthropic::legality::check(&request, messages, rules, &mut found),
-    }
+    format.provider().check(&request, messages, rules, &mut found);
     found.found
 }
 
@@ -329,7 +319,7 @@ impl ViolationList {
     ) {
         let (message, block) = (message.into(), block.into());
         let history = RequestKeys::of(self.format).history;
-        let within = if self.format == Format::OpenaiChat { "tool_calls" } else { "content" };
+        let within = self.format.provider().block_member();
         let place = match (message, block) {
             (Some(message), Some(block)) => format!("/{history}/{message}/{within}/{block}"),
             (Some(message), None) => format!("/{history}/{message}"),
@@ -364,7 +354,7 @@ pub(crate) fn is_elsewhere(request: &Json<'_>) -> bool {
 
 /// Returns true if the history is only a text.
 fn is_bare(format: Format, request: &Json<'_>) -> bool {
-    format == Format::OpenaiResponses && request.text_at(RequestKeys::of(format).history).is_some()
+    format.provider().takes_bare_history() && request.text_at(RequestKeys::of(format).history).is_some()
 }
 
 /// Checks the roles of the first and the last message; `ends` are the place and role of each message that counts.

@@ -13,7 +13,7 @@ mod splice;
 pub(crate) mod splice_state;
 pub(crate) mod sse_frames;
 pub(crate) mod stream;
-mod unstreamed;
+pub(crate) mod unstreamed;
 
 use epitome_core::event::{CallForm, ToolCall};
 

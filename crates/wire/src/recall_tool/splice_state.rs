@@ -1,9 +1,29 @@
 //! State of an answer while it passes, and the fate of each of its events.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use super::client_indices::ClientIndices;
 use crate::json::{self, Json};
+
+/// Reader for the events of a format, which decides the fate of each.
+pub(crate) trait AnswerSplice: fmt::Debug + Send + Sync {
+    /// Handles an event.
+    fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling;
+
+    /// Returns true if `[DONE]` ends the stream; servers of other formats send it by mistake.
+    fn ends_with_done(&self) -> bool {
+        false
+    }
+
+    /// Keeps the client's part of an answer that is to be continued.
+    fn remember(&mut self, _answer: &str) {}
+
+    /// Prepares for the next answer.
+    fn go_on(&mut self) {}
+
+    /// Writes the event by which an answer fails.
+    fn fail(&mut self, message: &str) -> Vec<u8>;
+}
 
 /// State of the answer that passes.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@
 //! [`TokenOverhead::request`](epitome_core::meter::TokenOverhead). So [`recount`] never finds more than [`Context::tokens`], in
 //! any format and after any edits.
 
-mod breakpoints;
+pub(crate) mod breakpoints;
 mod history_lines;
 mod recount;
 mod thinking;

@@ -19,12 +19,10 @@ use epitome_core::{
 };
 
 use crate::{
-    anthropic,
     error::WireError,
     format::Format,
     json::Json,
     legality::{ProviderRule, ProviderRules},
-    openai_chat, openai_responses,
 };
 
 /// Manner in which a history is written.
@@ -69,9 +67,8 @@ impl<'a> SourceEvent<'a> {
         }
         let own = Json::parse(&event.raw.json, "an event's raw form")?;
         // A compaction's raw form may be a record of the agent's rather than a message.
-        let fits = match (&event.fact, format) {
-            (Fact::Compacted(_) | Fact::Injected { .. }, Format::OpenaiResponses) => own.is_object(),
-            (Fact::Compacted(_) | Fact::Injected { .. }, _) => own.text_at("role").is_some(),
+        let fits = match &event.fact {
+            Fact::Compacted(_) | Fact::Injected { .. } => format.provider().is_message(&own),
             _ => true,
         };
         Ok(Self::new(index, event, fits.then_some(own)))
@@ -205,11 +202,7 @@ pub(crate) fn history(
     lines: &[HistoryLine<'_, '_>],
     manner: WriteOptions<'_>,
 ) -> WrittenHistory {
-    let (mut messages, layout) = match format {
-        Format::OpenaiChat => (openai_chat::write::write(lines, manner), HistoryLayout::List),
-        Format::OpenaiResponses => openai_responses::write::write(lines, manner),
-        Format::Anthropic => (anthropic::write::write(lines, manner), HistoryLayout::List),
-    };
+    let (mut messages, layout) = format.provider().write_history(lines, manner);
     frame(format, &mut messages, manner);
     WrittenHistory { messages, layout }
 }
@@ -231,9 +224,8 @@ fn frame(format: Format, messages: &mut Vec<WrittenMessage>, manner: WriteOption
     let is_answer = |(_, message): &(usize, &WrittenMessage)| message.speaker == AlternatingRole::Assistant;
     let first = speakers().next().filter(is_answer).filter(|_| manner.demands(ProviderRule::FirstIsUser));
     // An answer that ends in white space is refused as one to continue, even if it begins with a signed summary.
-    let has_ended = |message: &WrittenMessage| {
-        format == Format::Anthropic && manner.is_legal() && anthropic::write::is_answer_ended(&message.json)
-    };
+    let has_ended =
+        |message: &WrittenMessage| manner.is_legal() && format.provider().must_go_on(&message.json);
     let last = speakers().next_back().filter(|last| {
         (is_answer(last) && manner.demands(ProviderRule::PrefillRefused)) || has_ended(last.1)
     });
@@ -248,11 +240,7 @@ fn frame(format: Format, messages: &mut Vec<WrittenMessage>, manner: WriteOption
 
 /// A message in the user's name without an event.
 pub(crate) fn words(format: Format, text: &str) -> WrittenMessage {
-    let json = match format {
-        Format::OpenaiChat => openai_chat::write::words(text),
-        Format::OpenaiResponses => openai_responses::write::words(text),
-        Format::Anthropic => anthropic::write::words(text),
-    };
+    let json = format.provider().user_words(text);
     WrittenMessage { json, events: Vec::new(), speaker: AlternatingRole::User }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::legality::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
+use crate::legality::{ProviderRule, ProviderRules, ShapeFaults, ViolationKind, ViolationList, ends};
 use crate::{
     format::Format,
     json::Json,
@@ -173,4 +173,36 @@ fn calls<'j>(
         }
     }
     open
+}
+
+/// Finds faults in the shape of a message.
+pub(crate) fn shape(message: &Json<'_>, found: &mut ShapeFaults) {
+    if found.role(message, &["user", "assistant", "system"]).is_none() {
+        return;
+    }
+    // A message without content is empty, which is found with the rest of the history.
+    let Some(content) = message.get("content").filter(|content| !content.is_null()) else { return };
+    found.content("/content", content, &["text"]);
+    for (index, block) in content.as_array().unwrap_or_default().iter().enumerate() {
+        let place = format!("/content/{index}");
+        match block.text_at("type") {
+            Some("tool_use") => {
+                if block.text_at("id").is_none_or(str::is_empty) {
+                    found.add(&place, ViolationKind::CallWithoutId);
+                }
+                if block.text_at("name").is_none_or(str::is_empty) {
+                    found.add(&place, ViolationKind::CallWithoutName);
+                }
+                if let Some(input) = block.get("input").filter(|input| !input.is_object()) {
+                    found.add(&format!("{place}/input"), ViolationKind::InputType(input.kind()));
+                }
+            }
+            Some("tool_result") => {
+                if let Some(inner) = block.get("content").filter(|inner| !inner.is_null()) {
+                    found.content(&format!("{place}/content"), inner, &["text"]);
+                }
+            }
+            _ => {}
+        }
+    }
 }

@@ -4,10 +4,14 @@
 //! block. In a message with tool results the results are the `tool_result` blocks in order, and `parts` are the
 //! other blocks in order.
 
+mod append;
 pub(crate) mod block;
 pub(crate) mod legality;
+pub(crate) mod provider;
 pub(crate) mod recall;
+mod sent;
 pub(crate) mod stream;
+mod synthetic;
 pub(crate) mod write;
 
 use epitome_core::{

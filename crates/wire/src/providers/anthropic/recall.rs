@@ -1,9 +1,15 @@
 //! Anthropic's events: a call is a content block, known by its name when it starts.
 
-use crate::json::{self, Json};
 use crate::recall_tool::{
     is_recall,
-    splice_state::{EndReason, EventHandling, SpliceState},
+    splice_state::{AnswerSplice, EndReason, EventHandling, SpliceState},
+    sse_frames,
+    stream::error,
+    unstreamed::{AnswerCalls, both, taken, without_elements},
+};
+use crate::{
+    format::Format,
+    json::{self, Json},
 };
 
 /// State of an Anthropic stream.
@@ -31,8 +37,8 @@ pub(crate) fn reason(stop_reason: &str) -> EndReason {
     }
 }
 
-impl AnthropicSplice {
-    pub(crate) fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
+impl AnswerSplice for AnthropicSplice {
+    fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         match event.text_at("type") {
             Some("message_start") if tally.is_continued => {
                 let usage = event.get("message").and_then(|message| message.get("usage"));
@@ -56,6 +62,12 @@ impl AnthropicSplice {
         }
     }
 
+    fn fail(&mut self, message: &str) -> Vec<u8> {
+        sse_frames::event(Some("error"), &error(Format::Anthropic, message))
+    }
+}
+
+impl AnthropicSplice {
     fn ending(&self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         let stop_reason = event.get("delta").and_then(|delta| delta.text_at("stop_reason"));
         let is_withheld = match stop_reason {
@@ -94,4 +106,25 @@ fn completed(usage: &Json<'_>, begun: &Json<'_>) -> String {
     let missing = begun.members().iter().filter(|(key, _)| usage.get(key).is_none());
     let all = missing.chain(usage.members());
     json::object(all.map(|(key, value)| (&**key, value.raw.to_owned())))
+}
+
+/// The calls of a whole answer.
+pub(crate) fn calls(answer: &Json<'_>) -> AnswerCalls {
+    let blocks = answer.array_at("content");
+    AnswerCalls {
+        ours: blocks.iter().any(is_recall_block),
+        others: blocks.iter().any(|block| is_call(block) && !is_recall_block(block)),
+        reason: answer.text_at("stop_reason").map_or(EndReason::Other, reason),
+    }
+}
+
+/// A whole answer without calls of the tool.
+pub(crate) fn without_recalls(answer: &Json<'_>) -> String {
+    without_elements(answer, "content", is_recall_block)
+}
+
+/// Edits that put the content of one answer before that of the next.
+pub(crate) fn joined_answers<'j>(first: &Json<'_>, last: &'j Json<'j>) -> Vec<(&'j Json<'j>, String)> {
+    let content = last.get("content").zip(first.get("content"));
+    taken("id", first, last).into_iter().chain(content.map(|(old, new)| (old, both(new, old)))).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::stream::{
-    PayloadEffect, StreamEnding,
+    AnswerAssembly, PayloadEffect, StreamEnding,
     growing_json::{GrowingJson, GrowingObject},
 };
 use crate::{json::Json, response};
@@ -23,8 +23,8 @@ struct StreamedBlock {
     input: String,
 }
 
-impl AnthropicAssembly {
-    pub(crate) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
+impl AnswerAssembly for AnthropicAssembly {
+    fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
         match event.text_at("type") {
             Some("message_start") => {
                 PayloadEffect::kept(event.get("message").map_or(0, |message| self.message.assign(message)))
@@ -40,8 +40,7 @@ impl AnthropicAssembly {
         }
     }
 
-    /// The message in one piece; `None` if none was ever started.
-    pub(crate) fn assembled(mut self) -> Option<String> {
+    fn assembled(mut self: Box<Self>) -> Option<String> {
         if self.message.is_empty() && self.blocks.is_empty() {
             return None;
         }
@@ -54,7 +53,9 @@ impl AnthropicAssembly {
         self.message.set("content", GrowingJson::List(blocks));
         Some(GrowingJson::Object(self.message).json())
     }
+}
 
+impl AnthropicAssembly {
     fn start(&mut self, event: &Json<'_>) -> PayloadEffect {
         let Some(block) = event.get("content_block") else { return PayloadEffect::default() };
         self.blocks

@@ -1,9 +1,9 @@
 //! Rules of Chat: every result answers a call of the answer before it, and every call is answered before the next
 //! message of another role.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::legality::{ProviderRule, ProviderRules, ViolationKind, ViolationList, ends};
+use crate::legality::{ProviderRule, ProviderRules, ShapeFaults, ViolationKind, ViolationList, ends};
 use crate::{decode_parts, json::Json, openai_chat::REASONING_MEMBERS};
 
 pub(crate) fn check(messages: &[Json<'_>], rules: &ProviderRules, found: &mut ViolationList) {
@@ -123,4 +123,75 @@ impl OpenChatCalls {
             found.add(self.index, None, ViolationKind::CallUnanswered(id));
         }
     }
+}
+
+/// Finds faults in the shape of a message.
+pub(crate) fn shape(message: &Json<'_>, found: &mut ShapeFaults) {
+    let known = ["system", "developer", "user", "assistant", "tool", "function"];
+    let Some(role) = found.role(message, &known) else { return };
+    let content = message.get("content").filter(|content| !content.is_null());
+    match content {
+        None if matches!(role, "assistant" | "function") => {}
+        None => found.add("", ViolationKind::ContentNull),
+        Some(content) => found.content("/content", content, &["text"]),
+    }
+    if role != "assistant" {
+        return;
+    }
+    let calls = message.get("tool_calls").filter(|calls| !calls.is_null());
+    match calls.map(|calls| (calls, calls.as_array())) {
+        None => {}
+        Some((calls, None)) => found.add("/tool_calls", ViolationKind::CallsType(calls.kind())),
+        Some((_, Some(calls))) => {
+            for (index, call) in calls.iter().enumerate() {
+                shape_of_call(found, &format!("/tool_calls/{index}"), call);
+            }
+        }
+    }
+}
+
+fn shape_of_call(found: &mut ShapeFaults, place: &str, call: &Json<'_>) {
+    if !call.is_object() {
+        return found.add(place, ViolationKind::NotAnObject(call.kind()));
+    }
+    // A call of an unknown kind may have its name elsewhere.
+    let (inner, given) = match call.text_at("type") {
+        None | Some("function") => ("function", "arguments"),
+        Some("custom") => ("custom", "input"),
+        Some(_) => return,
+    };
+    if call.text_at("id").is_none_or(str::is_empty) {
+        found.add(place, ViolationKind::CallWithoutId);
+    }
+    let called = call.get(inner);
+    if called.and_then(|called| called.text_at("name")).is_none_or(str::is_empty) {
+        found.add(place, ViolationKind::CallWithoutName);
+    }
+    if let Some(arguments) = called.and_then(|called| called.get(given))
+        && arguments.as_text().is_none()
+    {
+        found.add(&format!("{place}/{inner}/{given}"), ViolationKind::ArgumentsType(arguments.kind()));
+    }
+}
+
+/// Finds answers in `now` that make the same call as an answer with reasoning, but lack that reasoning.
+pub(crate) fn unreturned(sent: &[Json<'_>], now: &[Json<'_>], found: &mut ViolationList) {
+    let mut known: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for (reasoning, call) in sent.iter().filter_map(reasoned) {
+        known.entry(call).or_default().insert(reasoning);
+    }
+    for (index, (reasoning, call)) in
+        now.iter().enumerate().filter_map(|(index, message)| Some((index, reasoned(message)?)))
+    {
+        if known.get(call).is_some_and(|known| !known.contains(reasoning)) {
+            found.add(index, None, ViolationKind::ReasoningMissing);
+        }
+    }
+}
+
+/// The reasoning of an answer that called tools, empty if there is none, and the id of its first call.
+fn reasoned<'j>(message: &'j Json<'_>) -> Option<(&'j str, &'j str)> {
+    let call = message.array_at("tool_calls").first()?.text_at("id")?;
+    let reasoning = REASONING_MEMBERS.into_iter().find_map(|key| message.text_at(key)).unwrap_or_default();
+    (message.text_at("role") == Some("assistant")).then_some((reasoning, call))
 }

@@ -5,8 +5,10 @@
 //! `tool_calls`, `function_call`. Elsewhere `parts[i]` is content part `i`, and a string is its own only part.
 
 pub(crate) mod legality;
+pub(crate) mod provider;
 pub(crate) mod recall;
 pub(crate) mod stream;
+mod synthetic;
 pub(crate) mod write;
 
 use std::ops::Range;

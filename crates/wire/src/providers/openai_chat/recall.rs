@@ -5,12 +5,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::json::{self, Json};
 use crate::recall_tool::{
     body_edit::rewrite_members,
     client_indices::MAX_INDICES,
     is_recall,
-    splice_state::{EndReason, EventHandling, SpliceState, VisiblePart},
+    splice_state::{AnswerSplice, EndReason, EventHandling, SpliceState, VisiblePart},
+    sse_frames,
+    stream::error,
+    unstreamed::{AnswerCalls, both, kept_elements, taken},
+};
+use crate::{
+    format::Format,
+    json::{self, Json, JsonValue, quote},
 };
 
 /// State of a Chat stream.
@@ -55,8 +61,8 @@ pub(crate) fn reason(finish_reason: &str) -> EndReason {
 /// Separator between the texts of two answers that are one for the client, as it is written in a string.
 pub(crate) const TEXT_SEPARATOR: &str = "\\n\\n";
 
-impl ChatSplice {
-    pub(crate) fn handle_event(&mut self, chunk: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
+impl AnswerSplice for ChatSplice {
+    fn handle_event(&mut self, chunk: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         let edits = self.names(chunk, tally);
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
             return EventHandling::passed();
@@ -70,8 +76,7 @@ impl ChatSplice {
         }
     }
 
-    /// Prepares for the next answer.
-    pub(crate) fn go_on(&mut self) {
+    fn go_on(&mut self) {
         self.shown.clear();
         self.newest = None;
         if self.seam == TextBoundary::Within {
@@ -79,6 +84,16 @@ impl ChatSplice {
         }
     }
 
+    fn ends_with_done(&self) -> bool {
+        true
+    }
+
+    fn fail(&mut self, message: &str) -> Vec<u8> {
+        sse_frames::event(None, &error(Format::OpenaiChat, message))
+    }
+}
+
+impl ChatSplice {
     /// Changes that give a chunk the id of the first answer.
     fn names<'c>(&mut self, chunk: &'c Json<'c>, tally: &SpliceState) -> Vec<(&'c Json<'c>, String)> {
         let mut edits = Vec::new();
@@ -230,4 +245,97 @@ struct ClientDelta {
     changes: Option<String>,
     /// True if it has any content.
     is_telling: bool,
+}
+
+/// The first choice of a Chat answer.
+pub(crate) fn first_choice<'j>(answer: &'j Json<'_>) -> Option<&'j Json<'j>> {
+    answer.array_at("choices").iter().find(|choice| choice.count_at("index") == 0)
+}
+
+/// The calls of a whole answer.
+pub(crate) fn calls(answer: &Json<'_>) -> AnswerCalls {
+    let choice = first_choice(answer);
+    let message = choice.and_then(|choice| choice.get("message"));
+    let calls = message.map(|message| message.array_at("tool_calls")).unwrap_or_default();
+    let called = message.and_then(|message| message.get("function_call"));
+    let finish = choice.and_then(|choice| choice.text_at("finish_reason"));
+    AnswerCalls {
+        ours: calls.iter().any(is_recall_delta),
+        others: called.is_some_and(|called| !called.is_null())
+            || calls.iter().any(|call| !is_recall_delta(call)),
+        reason: finish.map_or(EndReason::Done, reason),
+    }
+}
+
+/// A whole answer without calls of the tool.
+pub(crate) fn without_recalls(answer: &Json<'_>) -> String {
+    let Some(message) = first_choice(answer).and_then(|choice| choice.get("message")) else {
+        return answer.raw.to_owned();
+    };
+    let kept = rewrite_members(message, |key, value| match key {
+        "tool_calls" => Some(kept_elements(value, is_recall_delta)).filter(|calls| calls != "[]"),
+        _ => Some(value.raw.to_owned()),
+    });
+    json::replace_members(answer, &[(message, &kept)])
+}
+
+/// Edits that put the message of one answer before that of the next.
+pub(crate) fn joined_answers<'j>(first: &Json<'_>, last: &'j Json<'j>) -> Vec<(&'j Json<'j>, String)> {
+    let old = first_choice(last).and_then(|choice| choice.get("message"));
+    let before = first_choice(first).and_then(|choice| choice.get("message"));
+    let message = old.zip(before).map(|(old, before)| (old, merged(before, old)));
+    let names = ["id", "created"].into_iter().filter_map(|key| taken(key, first, last));
+    names.chain(message).collect()
+}
+
+/// Joins two Chat messages as a client would add up a stream: texts and lists are concatenated, and of other members
+/// the last value counts.
+fn merged(first: &Json<'_>, last: &Json<'_>) -> String {
+    let said = |value: &&Json<'_>| !value.is_null();
+    let older = first.members().iter().map(|(key, value)| {
+        let value = match last.get(key).filter(said) {
+            Some(newer) => follow(key, value, newer),
+            None => value.raw.to_owned(),
+        };
+        (&**key, value)
+    });
+    let newer = last.members().iter().filter(|(key, _)| first.get(key).is_none());
+    json::object(older.chain(newer.map(|(key, value)| (&**key, value.raw.to_owned()))))
+}
+
+fn follow(key: &str, first: &Json<'_>, last: &Json<'_>) -> String {
+    match (&first.value, &last.value) {
+        (JsonValue::String(one), JsonValue::String(other)) => match key {
+            "content" | "reasoning_content" | "reasoning" | "refusal" => {
+                let is_apart = one.is_empty()
+                    || one.ends_with(char::is_whitespace)
+                    || other.starts_with(char::is_whitespace);
+                let is_text = key == "content" && !other.is_empty();
+                let gap = if is_text && !is_apart { TEXT_SEPARATOR } else { "" };
+                let one = first.raw.get(..first.raw.len() - 1).unwrap_or("\"");
+                format!("{one}{gap}{}", last.raw.get(1..).unwrap_or("\""))
+            }
+            "role" => first.raw.to_owned(),
+            _ => last.raw.to_owned(),
+        },
+        (JsonValue::Array(_), JsonValue::Array(_)) => both(first, last),
+        (JsonValue::Array(_), JsonValue::String(_)) | (JsonValue::String(_), JsonValue::Array(_))
+            if key == "content" =>
+        {
+            let parts = [first, last].into_iter().flat_map(parts);
+            json::list(parts)
+        }
+        _ => last.raw.to_owned(),
+    }
+}
+
+/// A Chat content as its parts.
+fn parts(content: &Json<'_>) -> Vec<String> {
+    match (content.as_text(), content.as_array()) {
+        (Some(text), _) if !text.is_empty() => {
+            vec![format!(r#"{{"type":"text","text":{}}}"#, quote(text))]
+        }
+        (_, Some(parts)) => parts.iter().map(|part| part.raw.to_owned()).collect(),
+        _ => Vec::new(),
+    }
 }

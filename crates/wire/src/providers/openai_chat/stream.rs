@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::stream::{
-    PayloadEffect, StreamEnding,
+    AnswerAssembly, PayloadEffect, StreamEnding,
     growing_json::{GrowingJson, GrowingObject},
 };
 use crate::{
@@ -29,8 +29,8 @@ struct StreamedChoice {
     calls: BTreeMap<u64, GrowingObject>,
 }
 
-impl ChatAssembly {
-    pub(crate) fn take(&mut self, chunk: &Json<'_>) -> PayloadEffect {
+impl AnswerAssembly for ChatAssembly {
+    fn take(&mut self, chunk: &Json<'_>) -> PayloadEffect {
         if let Some(said) = response::error_text(chunk) {
             return PayloadEffect::ending(StreamEnding::Failed(said));
         }
@@ -63,8 +63,11 @@ impl ChatAssembly {
         }
     }
 
-    /// The response in one piece; `None` if no choice was ever begun.
-    pub(crate) fn assembled(mut self) -> Option<String> {
+    fn ends_with_done(&self) -> bool {
+        true
+    }
+
+    fn assembled(mut self: Box<Self>) -> Option<String> {
         if self.choices.is_empty() {
             return None;
         }

@@ -5,8 +5,13 @@
 
 use std::collections::HashMap;
 
-use crate::legality::{ProviderRules, ViolationKind, ViolationList, ends, is_elsewhere};
-use crate::{json::Json, openai_responses::CLIENT_CALL_KINDS};
+use crate::legality::{
+    ProviderRules, SealedCompaction, ShapeFaults, ViolationKind, ViolationList, ends, is_elsewhere,
+};
+use crate::{
+    json::{self, Json},
+    openai_responses::CLIENT_CALL_KINDS,
+};
 
 pub(crate) fn check(
     request: &Json<'_>,
@@ -119,4 +124,78 @@ fn speaker<'j>(item: &'j Json<'_>) -> Option<&'j str> {
         Some(kind) if kind.ends_with("_output") => Some("tool"),
         Some(_) => None,
     }
+}
+
+/// Finds faults in the shape of an item.
+pub(crate) fn shape(item: &Json<'_>, found: &mut ShapeFaults) {
+    match item.get("type").map(Json::as_text) {
+        Some(Some("message")) => shape_of_message(found, item),
+        Some(Some(kind)) => shape_of_item(found, kind, item),
+        None if item.get("role").is_some() => shape_of_message(found, item),
+        Some(None) | None => found.add("", ViolationKind::ItemWithoutType),
+    }
+}
+
+fn shape_of_message(found: &mut ShapeFaults, item: &Json<'_>) {
+    // The last four are in the provider's own types, though no client is known to send them.
+    let known = ["user", "assistant", "system", "developer", "tool", "critic", "discriminator", "unknown"];
+    if found.role(item, &known).is_none() {
+        return;
+    }
+    match item.get("content").filter(|content| !content.is_null()) {
+        None => found.add("", ViolationKind::ContentMissing),
+        Some(content) => found.content("/content", content, &["input_text", "output_text", "text"]),
+    }
+}
+
+fn shape_of_item(found: &mut ShapeFaults, kind: &str, item: &Json<'_>) {
+    let named = matches!(kind, "function_call" | "custom_tool_call");
+    if named && item.text_at("name").is_none_or(str::is_empty) {
+        found.add("", ViolationKind::CallWithoutName);
+    }
+    // The provider itself answers a search that has no id.
+    let is_call = CLIENT_CALL_KINDS.iter().any(|(call, _)| *call == kind) && kind != "tool_search_call";
+    if is_call && item.text_at("call_id").is_none_or(str::is_empty) {
+        found.add("", ViolationKind::CallWithoutId);
+    }
+    let given = match kind {
+        "function_call" => "arguments",
+        "custom_tool_call" => "input",
+        _ => "",
+    };
+    if let Some(arguments) = item.get(given)
+        && arguments.as_text().is_none()
+    {
+        found.add(&format!("/{given}"), ViolationKind::ArgumentsType(arguments.kind()));
+    }
+    if matches!(kind, "function_call_output" | "custom_tool_call_output") {
+        match item.get("output") {
+            None => found.add("", ViolationKind::ContentMissing),
+            Some(output) => found.content("/output", output, &["input_text", "output_text", "text"]),
+        }
+    }
+}
+
+/// Finds reasoning in `now` that is followed by another item than before.
+pub(crate) fn parted(sent: &[Json<'_>], now: &[Json<'_>], found: &mut ViolationList) {
+    let is_reasoning = |item: &Json<'_>| item.text_at("type") == Some("reasoning");
+    let next =
+        |items: &[Json<'_>], index: usize| items.get(index + 1).map(|item| json::without_member(item, "id"));
+    let mut followed: HashMap<&str, Vec<Option<String>>> = HashMap::new();
+    for (index, item) in sent.iter().enumerate().filter(|(_, item)| is_reasoning(item)) {
+        followed.entry(item.raw).or_default().push(next(sent, index));
+    }
+    for (index, item) in now.iter().enumerate().filter(|(_, item)| is_reasoning(item)) {
+        if let Some(known) = followed.get(item.raw)
+            && !known.contains(&next(now, index))
+        {
+            found.add(index, None, ViolationKind::ReasoningParted);
+        }
+    }
+}
+
+/// The compactions of a request that only their provider can read.
+pub(crate) fn sealed_compactions<'j>(request: &'j Json<'_>) -> Vec<SealedCompaction<'j>> {
+    let items = request.array_at("input").iter().enumerate();
+    items.filter_map(|(message, item)| SealedCompaction::read(message, None, item)).collect()
 }

@@ -21,8 +21,10 @@ use crate::{
 
 pub(crate) mod legality;
 mod output;
+pub(crate) mod provider;
 pub(crate) mod recall;
 pub(crate) mod stream;
+mod synthetic;
 pub(crate) mod write;
 
 /// Kinds of calls that a client answers, each with the kind of its output.

@@ -3,9 +3,10 @@
 use crate::recall_tool::{
     body_edit::rewrite_members,
     is_recall,
-    splice_state::{EndReason, EventHandling, SpliceState},
+    splice_state::{AnswerSplice, EndReason, EventHandling, SpliceState},
     sse_frames,
     stream::error,
+    unstreamed::{AnswerCalls, both, without_elements},
 };
 use crate::{
     format::Format,
@@ -49,8 +50,8 @@ pub(crate) fn reason(response: Option<&Json<'_>>) -> EndReason {
     }
 }
 
-impl ResponsesSplice {
-    pub(crate) fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
+impl AnswerSplice for ResponsesSplice {
+    fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         let kind = event.text_at("type").unwrap_or_default();
         match kind {
             "response.created" | "response.queued" | "response.in_progress" => {
@@ -75,16 +76,14 @@ impl ResponsesSplice {
         self.moved(event, Vec::new(), tally)
     }
 
-    /// Keeps the client's items of an answer that is to be continued.
-    pub(crate) fn remember(&mut self, answer: &str) {
+    fn remember(&mut self, answer: &str) {
         if let Ok(answer) = Json::parse(answer, "an answer") {
             let shown = answer.array_at("output").iter().filter(|item| !is_recall_item(item));
             self.before.extend(shown.map(|item| item.raw.to_owned()));
         }
     }
 
-    /// Writes the event by which a response fails, with the response object of its beginning.
-    pub(crate) fn fail(&mut self, message: &str) -> Vec<u8> {
+    fn fail(&mut self, message: &str) -> Vec<u8> {
         let begun = self.begun.as_deref().and_then(|begun| Json::parse(begun, "a response").ok());
         let number = self.number.map(|number| number.saturating_add(1));
         let number_said = number.map(|number| format!(r#","sequence_number":{number}"#)).unwrap_or_default();
@@ -103,7 +102,9 @@ impl ResponsesSplice {
         );
         sse_frames::event(Some("response.failed"), &payload)
     }
+}
 
+impl ResponsesSplice {
     /// Rewrites the last event, which repeats the whole response.
     fn ending(&mut self, kind: &str, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
         let response = event.get("response");
@@ -165,4 +166,25 @@ fn item(event: &Json<'_>, tally: &mut SpliceState) {
     } else if is_call(item) {
         tally.has_others = true;
     }
+}
+
+/// The calls of a whole answer.
+pub(crate) fn calls(answer: &Json<'_>) -> AnswerCalls {
+    let items = answer.array_at("output");
+    AnswerCalls {
+        ours: items.iter().any(is_recall_item),
+        others: items.iter().any(|item| is_call(item) && !is_recall_item(item)),
+        reason: reason(Some(answer)),
+    }
+}
+
+/// A whole answer without calls of the tool.
+pub(crate) fn without_recalls(answer: &Json<'_>) -> String {
+    without_elements(answer, "output", is_recall_item)
+}
+
+/// Edits that put the items of one answer before those of the next.
+pub(crate) fn joined_answers<'j>(first: &Json<'_>, last: &'j Json<'j>) -> Vec<(&'j Json<'j>, String)> {
+    let output = last.get("output").zip(first.get("output"));
+    output.map(|(old, new)| (old, both(new, old))).into_iter().collect()
 }

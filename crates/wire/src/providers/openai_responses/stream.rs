@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::stream::{
-    PayloadEffect, StreamEnding,
+    AnswerAssembly, PayloadEffect, StreamEnding,
     growing_json::{GrowingJson, GrowingObject},
 };
 use crate::{json::Json, response};
@@ -24,8 +24,8 @@ struct StreamedItem {
     done: bool,
 }
 
-impl ResponsesAssembly {
-    pub(crate) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
+impl AnswerAssembly for ResponsesAssembly {
+    fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
         let kind = event.text_at("type").unwrap_or_default();
         match kind {
             "response.created" | "response.queued" | "response.in_progress" => {
@@ -50,8 +50,7 @@ impl ResponsesAssembly {
         }
     }
 
-    /// The response in one piece; `None` if none was ever begun.
-    pub(crate) fn assembled(mut self) -> Option<String> {
+    fn assembled(mut self: Box<Self>) -> Option<String> {
         if self.envelope.is_empty() && self.items.is_empty() {
             return None;
         }
@@ -59,7 +58,9 @@ impl ResponsesAssembly {
         self.envelope.set("output", GrowingJson::List(items));
         Some(GrowingJson::Object(self.envelope).json())
     }
+}
 
+impl ResponsesAssembly {
     /// Takes the response's own members, the newest values replacing older ones.
     fn envelope(&mut self, event: &Json<'_>) -> usize {
         let Some(response) = event.get("response").filter(|response| response.is_object()) else { return 0 };
