@@ -11,7 +11,7 @@ use epitome_core::{
     budget::{Budget, WindowReserves},
     context::{Context, EventNaming},
     cost::CacheTerms,
-    event::{InstructionKind, RawDialect},
+    event::InstructionKind,
     id::ModelName,
     meter::{Meter, TokenOverhead},
     pipeline::Pipeline,
@@ -293,13 +293,11 @@ pub fn last_model_of<'e>(events: impl DoubleEndedIterator<Item = &'e Event>) -> 
 
 /// The format of most messages among these events.
 pub fn native_format_of<'e>(events: impl Iterator<Item = &'e Event>) -> Option<Format> {
-    let mut counts = [0_usize; 3];
+    let mut counts = [0_usize; Format::ALL.len()];
     for event in events {
-        match event.raw.dialect {
-            RawDialect::OpenaiChat => counts[0] += 1,
-            RawDialect::OpenaiResponses => counts[1] += 1,
-            RawDialect::Anthropic => counts[2] += 1,
-            RawDialect::Epitome | RawDialect::Native(_) => {}
+        let format = Format::of_dialect(&event.raw.dialect);
+        if let Some(index) = Format::ALL.iter().position(|other| Some(*other) == format) {
+            counts[index] += 1;
         }
     }
     let most = counts.iter().max().copied().filter(|most| *most > 0)?;

@@ -16,6 +16,10 @@ pub struct Endpoint {
     pub key: KeyHeader,
     /// Other headers that every request must have.
     pub headers: &'static [(&'static str, &'static str)],
+    /// Name of the provider among upstreams.
+    pub upstream: &'static str,
+    /// Path under which a configuration knows the calls.
+    pub route: &'static str,
     /// The provider's own address.
     pub base: &'static str,
 }
@@ -34,8 +38,6 @@ pub enum KeyHeader {
 pub struct CallRoute {
     /// Purpose that the path shows.
     pub purpose: Option<RequestPurpose>,
-    /// Path under which a configuration knows the call, if that is another one.
-    pub route: Option<&'static str>,
     /// Model and form of the answer, in formats in which the path names them.
     pub target: Option<CallTarget>,
 }
@@ -77,6 +79,32 @@ impl Format {
         self.provider().endpoint()
     }
 
+    /// Title of the format, for people.
+    pub fn title(self) -> &'static str {
+        self.provider().title()
+    }
+
+    /// Model that stands in for a session's own where that is unknown.
+    pub fn usual_model(self) -> &'static str {
+        self.provider().usual_model()
+    }
+
+    /// Returns true if a client of the format's provider is known by this header.
+    pub fn is_client_header(self, name: &str) -> bool {
+        self.provider().client_headers().contains(&name)
+    }
+
+    /// The path and query of a call that continues a history with an answer in one piece, in place of those of another
+    /// call; `None` if they are the same.
+    pub fn whole_call(self, path_and_query: &str) -> Option<String> {
+        self.provider().whole_call(path_and_query)
+    }
+
+    /// Member by which a request marks places for the provider's cache.
+    pub fn mark_key(self) -> Option<&'static str> {
+        self.provider().mark_key()
+    }
+
     /// Name of the provider in telemetry.
     pub fn vendor(self) -> &'static str {
         self.provider().vendor()
@@ -98,9 +126,24 @@ impl Format {
         self.provider().call_at(path, query)
     }
 
+    /// Returns true if the provider's interface has a version of this name.
+    pub fn has_version(self, name: &str) -> bool {
+        self.provider().versions().contains(&name)
+    }
+
     /// Returns true if the format's provider owns a path that is no call.
     pub fn owns_path(self, path: &str) -> bool {
         self.provider().owns_path(path)
+    }
+
+    /// Returns true if a path, as a client writes it, leads to a model or counts its tokens.
+    pub fn is_inference_path(self, path: &str) -> bool {
+        self.provider().is_inference_path(path)
+    }
+
+    /// Returns true if a path, as a client writes it, lists models or describes one.
+    pub fn is_model_path(self, path: &str) -> bool {
+        self.provider().is_model_path(path)
     }
 
     /// Writes an error in the provider's form.
@@ -116,6 +159,12 @@ impl Format {
     /// Removes from a request what stands in its path: the body as it is sent.
     pub fn without_target(self, body: &str) -> Cow<'_, str> {
         self.provider().without_target(body)
+    }
+
+    /// Returns true if model and form of the answer stand in the path of a call, so that
+    /// [`without_target`](Self::without_target) changes bodies.
+    pub fn has_target(self) -> bool {
+        self.provider().has_target()
     }
 
     /// Name of the member that holds a request's history.

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use epitome_core::{TokenCounter, Tokens, tokens::EstimateCounter};
 use epitome_wire::{
-    Format, history_rewrite,
+    history_rewrite,
     incoming::{IncomingRequest, RequestFrame},
     render::CacheBreakpoints,
 };
@@ -81,7 +81,7 @@ pub(super) fn fits_unchanged(
 /// Returns true if cache marks would be placed in a request.
 fn is_to_be_marked(setup: &SessionSetup, body: &str) -> bool {
     let placed = matches!(setup.options.breakpoints, CacheBreakpoints::Placed { .. });
-    placed && setup.format == Format::Anthropic && !history_rewrite::has_cache_marks(setup.format, body)
+    placed && setup.format.caches_at_marks_only() && !history_rewrite::has_cache_marks(setup.format, body)
 }
 
 /// Returns true if a request goes on with its client's bytes and no others.

@@ -266,11 +266,11 @@ impl RewriteState {
     /// Positions of cache marks to place: only if the client has none, and its provider requires them.
     fn marks(&mut self, setup: &SessionSetup, body: &str) -> Option<CacheBreakpoints> {
         let placed = matches!(setup.options.breakpoints, CacheBreakpoints::Placed { .. });
-        if !placed || setup.format != Format::Anthropic {
+        if !placed || !setup.format.caches_at_marks_only() {
             return None;
         }
         // A client that has asked once goes on asking, so as long as the word is there nothing need be parsed.
-        self.marked = body.contains("\"cache_control\"")
+        self.marked = setup.format.mark_key().is_some_and(|key| body.contains(key))
             && (self.marked || history_rewrite::has_cache_marks(setup.format, body));
         (!self.marked).then_some(setup.options.breakpoints)
     }

@@ -43,6 +43,12 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
     /// Dialect of its raw JSON.
     fn dialect(&self) -> RawDialect;
 
+    /// Title of the format, for people.
+    fn title(&self) -> &'static str;
+
+    /// Model that stands in for a session's own where that is unknown.
+    fn usual_model(&self) -> &'static str;
+
     /// Name of the provider in telemetry, by the conventions of OpenTelemetry.
     fn vendor(&self) -> &'static str;
 
@@ -57,11 +63,21 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
     /// Address of its calls, and the headers they need.
     fn endpoint(&self) -> Endpoint;
 
+    /// Names of the versions of the provider's interface.
+    fn versions(&self) -> &'static [&'static str] {
+        &["v1"]
+    }
+
     /// The call at a path, which is in lower case and without empty segments; `None` if it is no call of this format.
     fn call_at(&self, path: &str, query: &str) -> Option<CallRoute>;
 
     /// Path of a call below the folder of the version.
     fn call_path(&self, model: &str, answer: AnswerForm) -> Cow<'static, str>;
+
+    /// Returns true if model and form of the answer stand in the path of a call.
+    fn has_target(&self) -> bool {
+        false
+    }
 
     /// Adds to a request what its path says.
     fn with_target<'b>(&self, body: &'b str, _target: &CallTarget) -> Cow<'b, str> {
@@ -75,6 +91,25 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
 
     /// Returns true if the provider owns a path that is no call.
     fn owns_path(&self, path: &str) -> bool;
+
+    /// Returns true if a path, as a client writes it, leads to a model or counts its tokens.
+    fn is_inference_path(&self, path: &str) -> bool;
+
+    /// Returns true if a path, as a client writes it, lists models or describes one.
+    fn is_model_path(&self, path: &str) -> bool {
+        path == "/v1/models" || path.starts_with("/v1/models/")
+    }
+
+    /// Headers that only clients of the provider send.
+    fn client_headers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The path and query of a call that continues a history with an answer in one piece, in place of those of another
+    /// call; `None` if they are the same.
+    fn whole_call(&self, _path_and_query: &str) -> Option<String> {
+        None
+    }
 
     /// Writes an error in the provider's form.
     fn error_body(&self, error: &ErrorDetails<'_>) -> String;

@@ -51,6 +51,14 @@ impl WireProvider for AnthropicMessages {
         RawDialect::Anthropic
     }
 
+    fn title(&self) -> &'static str {
+        "Anthropic's Messages"
+    }
+
+    fn usual_model(&self) -> &'static str {
+        "claude-sonnet-4-5"
+    }
+
     fn vendor(&self) -> &'static str {
         "anthropic"
     }
@@ -69,6 +77,8 @@ impl WireProvider for AnthropicMessages {
             is_version_added: true,
             key: KeyHeader::Named("x-api-key"),
             headers: &[("anthropic-version", "2023-06-01")],
+            upstream: "anthropic",
+            route: "/v1/messages",
             base: "https://api.anthropic.com",
         }
     }
@@ -83,6 +93,14 @@ impl WireProvider for AnthropicMessages {
 
     fn owns_path(&self, path: &str) -> bool {
         path == "/v1/messages" || path.starts_with("/v1/messages/")
+    }
+
+    fn client_headers(&self) -> &'static [&'static str] {
+        &["anthropic-version", "x-api-key"]
+    }
+
+    fn is_inference_path(&self, path: &str) -> bool {
+        matches!(path, "/v1/messages" | "/v1/messages/count_tokens")
     }
 
     fn error_body(&self, error: &ErrorDetails<'_>) -> String {

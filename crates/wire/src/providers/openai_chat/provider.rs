@@ -50,6 +50,14 @@ impl WireProvider for ChatCompletions {
         RawDialect::OpenaiChat
     }
 
+    fn title(&self) -> &'static str {
+        "OpenAI's Chat Completions"
+    }
+
+    fn usual_model(&self) -> &'static str {
+        "gpt-5.4"
+    }
+
     fn vendor(&self) -> &'static str {
         "openai"
     }
@@ -68,6 +76,8 @@ impl WireProvider for ChatCompletions {
             is_version_added: false,
             key: KeyHeader::Bearer,
             headers: &[],
+            upstream: "openai",
+            route: "/v1/chat/completions",
             base: "https://api.openai.com",
         }
     }
@@ -82,6 +92,10 @@ impl WireProvider for ChatCompletions {
 
     fn owns_path(&self, path: &str) -> bool {
         path == "/v1/chat" || path.starts_with("/v1/chat/")
+    }
+
+    fn is_inference_path(&self, path: &str) -> bool {
+        matches!(path, "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings")
     }
 
     fn error_body(&self, error: &ErrorDetails<'_>) -> String {

@@ -53,6 +53,14 @@ impl WireProvider for OpenaiResponses {
         RawDialect::OpenaiResponses
     }
 
+    fn title(&self) -> &'static str {
+        "OpenAI's Responses"
+    }
+
+    fn usual_model(&self) -> &'static str {
+        "gpt-5.4"
+    }
+
     fn vendor(&self) -> &'static str {
         "openai"
     }
@@ -71,17 +79,15 @@ impl WireProvider for OpenaiResponses {
             is_version_added: false,
             key: KeyHeader::Bearer,
             headers: &[],
+            upstream: "openai",
+            route: "/v1/responses",
             base: "https://api.openai.com",
         }
     }
 
     fn call_at(&self, path: &str, _query: &str) -> Option<CallRoute> {
         let purpose = (path == COMPACT).then_some(RequestPurpose::Compaction);
-        (path == "/v1/responses" || purpose.is_some()).then(|| CallRoute {
-            purpose,
-            route: purpose.map(|_| "/v1/responses"),
-            target: None,
-        })
+        (path == "/v1/responses" || purpose.is_some()).then_some(CallRoute { purpose, target: None })
     }
 
     fn call_path(&self, _model: &str, _answer: AnswerForm) -> Cow<'static, str> {
@@ -90,6 +96,18 @@ impl WireProvider for OpenaiResponses {
 
     fn owns_path(&self, path: &str) -> bool {
         path == "/v1/responses" || path.starts_with("/v1/responses/")
+    }
+
+    /// Histories are compacted at a path below the one that continues them.
+    fn whole_call(&self, path_and_query: &str) -> Option<String> {
+        let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+        let path = path.strip_suffix("/responses/compact")?;
+        let mark = if query.is_empty() { "" } else { "?" };
+        Some(format!("{path}/responses{mark}{query}"))
+    }
+
+    fn is_inference_path(&self, path: &str) -> bool {
+        matches!(path, "/v1/responses" | "/v1/responses/compact" | "/v1/responses/input_tokens")
     }
 
     fn error_body(&self, error: &ErrorDetails<'_>) -> String {
