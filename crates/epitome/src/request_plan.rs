@@ -336,17 +336,20 @@ mod tests {
                         {"type":"tool_use","id":id,"name":"run","input":{}}]}),
                     json!({"role":"user","content":[{"type":"tool_result","tool_use_id":id,"content":output}]}),
                 ]),
+                Format::Gemini => unreachable!("it is tried in tests of its own"),
             }
         }
         match format {
             Format::Anthropic => history.push(json!({"role":"assistant","content":"Done."})),
             Format::OpenaiChat | Format::OpenaiResponses => {}
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
         history.push(json!({"role":"user","content":"What is left?"}));
         let mut request = match format {
             Format::OpenaiChat => json!({"messages":history}),
             Format::OpenaiResponses => json!({"instructions":"Be brief.","input":history}),
             Format::Anthropic => json!({"system":"Be brief.","max_tokens":100,"messages":history}),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         };
         if let Some(model) = model {
             request["model"] = model.into();

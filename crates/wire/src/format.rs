@@ -1,4 +1,4 @@
-//! The three provider formats by name, and the operations on each.
+//! The provider formats by name, and the operations on each.
 
 use std::{fmt, str::FromStr};
 
@@ -9,6 +9,7 @@ use crate::{
     anthropic::provider::AnthropicMessages,
     encode::{self, EncodeError, EncodeMode, EncodedRequest},
     error::WireError,
+    gemini::provider::GeminiContent,
     openai_chat::provider::ChatCompletions,
     openai_responses::provider::OpenaiResponses,
     prompt_blocks::{self, PromptMemo},
@@ -37,11 +38,13 @@ pub enum Format {
     OpenaiResponses,
     /// Anthropic Messages.
     Anthropic,
+    /// Gemini's `generateContent`.
+    Gemini,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 3] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic];
+    pub const ALL: [Self; 4] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic, Self::Gemini];
 
     /// Dialect of the format's raw JSON.
     pub fn dialect(self) -> RawDialect {
@@ -59,6 +62,7 @@ impl Format {
             Self::OpenaiChat => &ChatCompletions,
             Self::OpenaiResponses => &OpenaiResponses,
             Self::Anthropic => &AnthropicMessages,
+            Self::Gemini => &GeminiContent,
         }
     }
 
@@ -124,7 +128,7 @@ impl fmt::Display for Format {
 
 /// A name that is not a format's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no wire format: expected openai-chat, openai-responses or anthropic")]
+#[error("`{0}` is no wire format: expected openai-chat, openai-responses, anthropic or gemini")]
 pub struct UnknownFormatError(pub String);
 
 impl FromStr for Format {
@@ -158,8 +162,8 @@ mod tests {
     fn a_format_reads_back_under_its_name() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
-            assert_eq!(format.dialect().name(), format.to_string());
+            assert_eq!(Format::of_dialect(&format.dialect()), Some(format));
         }
-        assert!("gemini".parse::<Format>().unwrap_err().to_string().contains("expected openai-chat"));
+        assert!("bedrock".parse::<Format>().unwrap_err().to_string().contains("expected openai-chat"));
     }
 }

@@ -57,6 +57,8 @@ impl SyntheticResponse {
 pub(crate) struct AnswerOptions {
     pub(crate) model: String,
     pub(crate) is_streamed: bool,
+    /// True if it is streamed as a list of pieces.
+    pub(crate) is_listed: bool,
     /// True if a Chat stream is to report usage.
     pub(crate) wants_usage: bool,
 }
@@ -64,12 +66,13 @@ pub(crate) struct AnswerOptions {
 impl AnswerOptions {
     fn by(request: &str) -> Self {
         let Ok(request) = Json::parse(request, "a request") else {
-            return Self { model: String::new(), is_streamed: false, wants_usage: false };
+            return Self { model: String::new(), is_streamed: false, is_listed: false, wants_usage: false };
         };
         let is_set = |holder: &Json<'_>, key: &str| holder.get(key).is_some_and(|value| value.raw == "true");
         Self {
             model: request.text_at("model").unwrap_or_default().to_owned(),
             is_streamed: is_set(&request, "stream"),
+            is_listed: request.text_at("stream") == Some("list"),
             wants_usage: request
                 .get("stream_options")
                 .is_some_and(|options| is_set(options, "include_usage")),

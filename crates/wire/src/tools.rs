@@ -20,6 +20,7 @@ pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
     let Ok(tool) = Json::parse(definition, "a tool definition") else { return Vec::new() };
     let inner = match tool.text_at("type") {
         Some("namespace") => tool.array_at("tools"),
+        None if tool.get("functionDeclarations").is_some() => tool.array_at("functionDeclarations"),
         _ => std::slice::from_ref(&tool),
     };
     let definitions = inner.iter().filter_map(ToolDefinition::read);
@@ -46,7 +47,8 @@ impl<'t> ToolDefinition<'t> {
     pub(crate) fn read(tool: &'t Json<'_>) -> Option<Self> {
         // Chat puts the definition in a member named after the type.
         let body = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
-        let schema = ["input_schema", "parameters"].into_iter().find_map(|key| body.get(key));
+        let schema =
+            ["input_schema", "parameters", "parametersJsonSchema"].into_iter().find_map(|key| body.get(key));
         let takes = match (schema, tool.text_at("type")) {
             (Some(schema), _) => ToolParameters::Object(schema.raw),
             (None, Some("custom")) => ToolParameters::Text,

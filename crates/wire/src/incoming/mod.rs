@@ -33,7 +33,7 @@ use epitome_core::{
     id::{AnswerId, ModelName},
 };
 
-pub(crate) use self::message_digests::{DigestCollector, MessageDigests, MessageShape};
+pub(crate) use self::message_digests::{AnswerRun, DigestCollector, MessageDigests, MessageShape};
 pub use self::{frame::RequestFrame, memo::MessageMemo};
 use self::{
     memo::PieceKind,

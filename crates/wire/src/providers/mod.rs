@@ -4,6 +4,7 @@
 //! are what most providers have in common.
 
 pub mod anthropic;
+pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
 
@@ -209,6 +210,11 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
     }
 
     // Writing.
+
+    /// A setting by which a request continues content that only the provider has.
+    fn remote_history(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns true if system messages of other formats go into the system prompt.
     fn leads_into_system(&self) -> bool {

@@ -164,7 +164,8 @@ pub(crate) fn unmarked(
             _ => head.system.push(entry),
         }
     }
-    if let Some(setting) = REMOTE_HISTORY_SETTINGS.into_iter().find(|setting| head.has(setting)) {
+    let mut remote = REMOTE_HISTORY_SETTINGS.into_iter().chain(format.provider().remote_history());
+    if let Some(setting) = remote.find(|setting| head.has(setting)) {
         return Err(RenderError::RemoteHistory { setting });
     }
     let leading = table.leading_instructions(&messages, &head);

@@ -31,6 +31,10 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "URL")]
     anthropic_upstream: Option<String>,
 
+    /// Upstream for requests in Gemini's format. [default: generativelanguage.googleapis.com]
+    #[arg(long, value_name = "URL")]
+    gemini_upstream: Option<String>,
+
     /// Mode for requests; see below. [default: record]
     #[arg(long, value_enum)]
     mode: Option<GatewayMode>,
@@ -168,6 +172,7 @@ impl GatewayArgs {
         let named = [
             ("openai", base("--openai-upstream", self.openai_upstream)?),
             ("anthropic", base("--anthropic-upstream", self.anthropic_upstream)?),
+            ("gemini", base("--gemini-upstream", self.gemini_upstream)?),
         ];
         let config = GatewayConfig {
             listen,

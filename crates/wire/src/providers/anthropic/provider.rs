@@ -13,7 +13,7 @@ use crate::{
     append_instruction::AppendedRequest,
     cache_marks,
     endpoint::{AnswerForm, CallRoute, Endpoint, ErrorDetails, KeyHeader},
-    incoming::{DigestCollector, MessageDigests, MessageShape},
+    incoming::{AnswerRun, DigestCollector, MessageDigests, MessageShape},
     json::{self, Json, quote},
     legality::{ProviderRule, ProviderRules, ShapeFaults, ViolationList},
     media,
@@ -157,6 +157,9 @@ impl WireProvider for AnthropicMessages {
             item,
             &MessageShape {
                 is_message: item.text_at("role").is_some(),
+                role: None,
+                asked: DigestCollector::block_question,
+                run: AnswerRun::Message,
                 answer: DigestCollector::block_answer,
                 unsaid: &[],
                 may_join: matches!(

@@ -11,7 +11,7 @@ use crate::{
     append_instruction::{AppendedRequest, has_elements, shapes_answer},
     cache_marks, decode_parts,
     endpoint::{AnswerForm, CallRoute, Endpoint, ErrorDetails, KeyHeader},
-    incoming::{DigestCollector, MessageDigests, MessageShape},
+    incoming::{AnswerRun, DigestCollector, MessageDigests, MessageShape},
     json::{self, Json, object, quote},
     legality::{ProviderRule, ProviderRules, ShapeFaults, ViolationList},
     media,
@@ -158,6 +158,9 @@ impl WireProvider for ChatCompletions {
             item,
             &MessageShape {
                 is_message: item.text_at("role").is_some(),
+                role: None,
+                asked: DigestCollector::block_question,
+                run: AnswerRun::Message,
                 answer: DigestCollector::chat_answer,
                 unsaid: &[],
                 may_join: matches!(fact, Fact::UserSaid { .. } | Fact::AssistantSaid { .. }),

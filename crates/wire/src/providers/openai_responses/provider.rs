@@ -14,7 +14,7 @@ use crate::{
     cache_marks,
     caller::RequestPurpose,
     endpoint::{AnswerForm, CallRoute, Endpoint, ErrorDetails, KeyHeader},
-    incoming::{DigestCollector, MessageDigests, MessageShape},
+    incoming::{AnswerRun, DigestCollector, MessageDigests, MessageShape},
     json::{self, Json, JsonValue, object, quote},
     legality::{ProviderRules, ShapeFaults, ViolationList},
     media,
@@ -170,6 +170,9 @@ impl WireProvider for OpenaiResponses {
             item,
             &MessageShape {
                 is_message: item.text_at("role").is_some() && is_message,
+                role: None,
+                asked: DigestCollector::block_question,
+                run: AnswerRun::Message,
                 answer: DigestCollector::block_answer,
                 unsaid: &["type", "id", "status", "internal_chat_message_metadata_passthrough"],
                 may_join: matches!(fact, Fact::UserSaid { .. }),
