@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_request_that_fits_leaves_with_its_own_bytes() {
-        for format in Format::ALL {
+        for format in [Format::OpenaiChat, Format::OpenaiResponses, Format::Anthropic] {
             let body = request(format, None, 2).to_string();
             let compacted = compact_request(format, body.as_bytes(), Tokens(100_000)).unwrap();
             assert_eq!(compacted.rendered.body, body);
