@@ -150,6 +150,8 @@ pub enum RawDialect {
     OpenaiResponses,
     /// An Anthropic Messages message, system prompt, tool list or request.
     Anthropic,
+    /// A content, system instruction, tool list or request of Gemini's `generateContent`.
+    Gemini,
     /// A record of an agent's own transcript format.
     Native(String),
 }
@@ -162,6 +164,8 @@ impl RawDialect {
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiResponses => "openai-responses",
             Self::Anthropic => "anthropic",
+            // Records of Gemini CLI are stored as `gemini`.
+            Self::Gemini => "gemini-api",
             Self::Native(name) => name,
         }
     }
@@ -174,6 +178,7 @@ impl From<String> for RawDialect {
             "openai-chat" => Self::OpenaiChat,
             "openai-responses" => Self::OpenaiResponses,
             "anthropic" => Self::Anthropic,
+            "gemini-api" => Self::Gemini,
             _ => Self::Native(name),
         }
     }

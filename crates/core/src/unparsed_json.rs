@@ -72,13 +72,21 @@ fn leaves_as_it_came(event: &Event) -> bool {
 
 fn is_wire(event: &Event) -> bool {
     match event.raw.dialect {
-        RawDialect::OpenaiChat | RawDialect::OpenaiResponses | RawDialect::Anthropic => true,
+        RawDialect::OpenaiChat | RawDialect::OpenaiResponses | RawDialect::Anthropic | RawDialect::Gemini => {
+            true
+        }
         RawDialect::Epitome | RawDialect::Native(_) => false,
     }
 }
 
 /// Members in which a reader looks for parts.
-const CONTAINERS: [&str; 15] = [
+const CONTAINERS: [&str; 21] = [
+    "parts",
+    "functionCall",
+    "functionResponse",
+    "functionDeclarations",
+    "inlineData",
+    "fileData",
     "content",
     "tool_calls",
     "function",
@@ -97,7 +105,8 @@ const CONTAINERS: [&str; 15] = [
 ];
 
 /// Members that hold a kind or an id.
-const FRAMING: [&str; 16] = [
+const FRAMING: [&str; 17] = [
+    "mimeType",
     "type",
     "role",
     "id",
@@ -135,13 +144,19 @@ const REASONING: [&str; 3] = ["reasoning", "reasoning_content", "reasoning_detai
 const UNSEEN: [&str; 3] = ["cache_control", "prompt_cache_breakpoint", "logprobs"];
 
 /// Members that hold or name a medium.
-const MEDIA: [&str; 8] = ["data", "url", "image_url", "file_data", "file_id", "file_url", "result", "id"];
+const MEDIA: [&str; 9] =
+    ["data", "fileUri", "url", "image_url", "file_data", "file_id", "file_url", "result", "id"];
 
 /// Members whose values a reader may join: the pieces of reasoning, and the output of a command.
 const PIECES: [&str; 4] = ["text", "summary", "stdout", "stderr"];
 
 /// Settings of how a model answers, and of the use of its answer: it reads none of them.
-const SETTINGS: [&str; 53] = [
+const SETTINGS: [&str; 58] = [
+    "cachedContent",
+    "generationConfig",
+    "labels",
+    "safetySettings",
+    "toolConfig",
     "anthropic_beta",
     "anthropic_version",
     "audio",
@@ -385,7 +400,10 @@ impl<'e> ValueWalk<'e> {
                 self.found.extend(inner.rest.into_iter().map(|text| (payer, text)));
             }
             // Every part pays, because any of them may be the one that stays.
-            None if self.is_split && depth == 1 && matches!(key, Some("content" | "tool_calls")) => {
+            None if self.is_split
+                && depth == 1
+                && matches!(key, Some("content" | "parts" | "tool_calls")) =>
+            {
                 self.found.extend(inner.rest.into_iter().map(|text| (ChargedPart::Everyone, text)));
             }
             None => scope.rest.extend(inner.rest),
@@ -430,6 +448,10 @@ impl<'e> ValueWalk<'e> {
         if is_word && is_named(&IDS) && self.claim_by_id(&text, scope) {
             return;
         }
+        // The signature of a thought, which stands in the part that came after it: a part is not measured by it.
+        if is_named(&["thoughtSignature"]) && is_code(&text) {
+            return;
+        }
         let is_framing = is_word && self.is_framing(key.unwrap_or_default(), depth);
         // A tool's name is a text of its call, and so identifies the call.
         if is_framing && !is_named(&["name"]) {
@@ -467,7 +489,9 @@ impl<'e> ValueWalk<'e> {
     fn is_framing(&self, key: &str, depth: usize) -> bool {
         match key {
             "type" => true,
-            "media_type" | "detail" | "format" | "filename" => depth == 1 || !self.media.is_empty(),
+            "media_type" | "mimeType" | "detail" | "format" | "filename" => {
+                depth == 1 || !self.media.is_empty()
+            }
             "role" | "id" | "call_id" | "tool_call_id" | "status" | "name" | "phase" => depth == 1,
             _ => false,
         }

@@ -27,7 +27,7 @@ const TURNS: usize = 90;
 const TIMES: usize = 200;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for format in Format::ALL {
+    for format in [Format::OpenaiChat, Format::OpenaiResponses, Format::Anthropic] {
         measure(format)?;
     }
     Ok(())
@@ -96,6 +96,7 @@ fn request(format: Format) -> Value {
                 Format::OpenaiResponses => {
                     json!({"type": "function", "name": name, "description": description, "parameters": schema})
                 }
+                Format::Gemini => unreachable!("it is tried in tests of its own"),
             }
         })
         .collect();
@@ -123,6 +124,7 @@ fn request(format: Format) -> Value {
                 json!({"type": "function_call", "call_id": id, "name": "tool_1", "arguments": path.to_string()}),
                 json!({"type": "function_call_output", "call_id": id, "output": output}),
             ]),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
     }
     let system = "Be careful. \"Quote\" what you find.\n".repeat(800);
@@ -135,5 +137,6 @@ fn request(format: Format) -> Value {
         Format::OpenaiResponses => {
             json!({"model": "m", "instructions": system, "tools": tools, "input": history})
         }
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
 }

@@ -49,6 +49,8 @@ pub enum ClientProgram {
     Goose,
     /// pi.
     Pi,
+    /// Gemini CLI.
+    GeminiCli,
     /// Any other program, such as a script that uses an SDK.
     Other,
 }
@@ -62,6 +64,7 @@ impl ClientProgram {
             Self::OpenCode => "opencode",
             Self::Goose => "goose",
             Self::Pi => "pi",
+            Self::GeminiCli => "gemini-cli",
             Self::Other => "client",
         }
     }
@@ -117,7 +120,7 @@ impl Caller {
                 let own = || said.id("session_id").or_else(|| said.cache_key());
                 ClientIds { session: said.named().or_else(own), ..ClientIds::default() }
             }
-            ClientProgram::Other => said.other(),
+            ClientProgram::GeminiCli | ClientProgram::Other => said.other(),
         };
         let naming = if said.named().is_some() { SessionIdSource::User } else { SessionIdSource::Client };
         Self { client, session, naming, thread, parent, purpose }
@@ -194,6 +197,8 @@ impl CallerEvidence<'_, '_> {
             ClientProgram::Goose
         } else if has("session_id") {
             ClientProgram::Pi
+        } else if agent.starts_with("geminicli") || agent.contains("gemini-cli") {
+            ClientProgram::GeminiCli
         } else {
             ClientProgram::Other
         }

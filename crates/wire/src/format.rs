@@ -1,4 +1,4 @@
-//! The three provider formats by name, and the operations on each.
+//! The provider formats by name, and the operations on each.
 
 use std::{fmt, str::FromStr};
 
@@ -6,9 +6,14 @@ use epitome_core::{Event, context::Context, cost::Prompt, event::RawDialect};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    anthropic::provider::AnthropicMessages,
     encode::{self, EncodeError, EncodeMode, EncodedRequest},
     error::WireError,
+    gemini::provider::GeminiContent,
+    openai_chat::provider::ChatCompletions,
+    openai_responses::provider::OpenaiResponses,
     prompt_blocks::{self, PromptMemo},
+    providers::WireProvider,
     render::{self, RenderError, RenderOptions, RenderedRequest},
     request, response,
 };
@@ -33,18 +38,31 @@ pub enum Format {
     OpenaiResponses,
     /// Anthropic Messages.
     Anthropic,
+    /// Gemini's `generateContent`.
+    Gemini,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 3] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic];
+    pub const ALL: [Self; 4] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic, Self::Gemini];
 
     /// Dialect of the format's raw JSON.
     pub fn dialect(self) -> RawDialect {
+        self.provider().dialect()
+    }
+
+    /// The format whose raw JSON has this dialect.
+    pub fn of_dialect(dialect: &RawDialect) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.dialect() == *dialect)
+    }
+
+    /// Everything that is known of the format's provider.
+    pub(crate) fn provider(self) -> &'static dyn WireProvider {
         match self {
-            Self::OpenaiChat => RawDialect::OpenaiChat,
-            Self::OpenaiResponses => RawDialect::OpenaiResponses,
-            Self::Anthropic => RawDialect::Anthropic,
+            Self::OpenaiChat => &ChatCompletions,
+            Self::OpenaiResponses => &OpenaiResponses,
+            Self::Anthropic => &AnthropicMessages,
+            Self::Gemini => &GeminiContent,
         }
     }
 
@@ -96,12 +114,9 @@ impl Format {
         prompt_blocks::prompt(self, body, memo)
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::OpenaiChat => "openai-chat",
-            Self::OpenaiResponses => "openai-responses",
-            Self::Anthropic => "anthropic",
-        }
+    /// Name of the format.
+    pub fn name(self) -> &'static str {
+        self.provider().name()
     }
 }
 
@@ -113,7 +128,7 @@ impl fmt::Display for Format {
 
 /// A name that is not a format's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no wire format: expected openai-chat, openai-responses or anthropic")]
+#[error("`{0}` is no wire format: expected openai-chat, openai-responses, anthropic or gemini")]
 pub struct UnknownFormatError(pub String);
 
 impl FromStr for Format {
@@ -147,8 +162,8 @@ mod tests {
     fn a_format_reads_back_under_its_name() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
-            assert_eq!(format.dialect().name(), format.to_string());
+            assert_eq!(Format::of_dialect(&format.dialect()), Some(format));
         }
-        assert!("gemini".parse::<Format>().unwrap_err().to_string().contains("expected openai-chat"));
+        assert!("bedrock".parse::<Format>().unwrap_err().to_string().contains("expected openai-chat"));
     }
 }

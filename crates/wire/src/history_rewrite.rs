@@ -14,7 +14,6 @@ use std::{
 use epitome_core::{
     ContentPart, Event, Fact, LoggedEvent, Seq,
     context::{self, Context, Fidelity, SegmentBody},
-    event::RawDialect,
     seq_set::SeqSet,
 };
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,6 @@ use crate::{
     cache_marks,
     format::Format,
     json::Json,
-    openai_responses::is_empty_reasoning,
     render::{self, CacheBreakpoints, RenderError, RenderOptions, RenderedRequest},
     request,
 };
@@ -132,8 +130,9 @@ pub fn is_unsendable(event: &Event) -> bool {
         _ => false,
     };
     is_blank
-        && event.raw.dialect == RawDialect::OpenaiResponses
-        && Json::parse(&event.raw.json, "an item").is_ok_and(|item| is_empty_reasoning(&item))
+        && Format::of_dialect(&event.raw.dialect).is_some_and(|format| {
+            Json::parse(&event.raw.json, "an item").is_ok_and(|item| format.provider().is_unsendable(&item))
+        })
 }
 
 /// Division of a thread's events into the units of a client's history.

@@ -1,19 +1,17 @@
 //! Provider wire formats and agents' transcript files, to events and back.
 //!
 //! The only crate that knows provider JSON. Pure: bytes in, events out, and the other way round. [`Format`] reads and
-//! writes whole requests and responses, [`StreamDecoder`] reads streamed ones, and [`anthropic`], [`openai_chat`] and
-//! [`openai_responses`] read single messages and items. [`render`] writes the request that a model receives, and
+//! writes whole requests and responses, [`StreamDecoder`] reads streamed ones, and [`anthropic`], [`openai_chat`],
+//! [`openai_responses`] and [`gemini`] read single messages and items. [`render`] writes the request that a model receives, and
 //! [`legality`] checks it. [`recall_tool`] is a tool that a gateway answers itself. JSON that this version does not
 //! understand is carried with its bytes, never refused.
 
-pub mod anthropic;
 pub mod caller;
+pub mod endpoint;
 pub mod history_rewrite;
 pub mod incoming;
 pub mod legality;
 pub mod message_builder;
-pub mod openai_chat;
-pub mod openai_responses;
 pub mod overflow;
 pub mod plain_request;
 pub mod recall_tool;
@@ -34,6 +32,7 @@ mod model_answer;
 mod normal_digest;
 mod preamble;
 mod prompt_blocks;
+mod providers;
 mod request;
 mod response;
 mod sse;
@@ -48,5 +47,6 @@ pub use format::{Format, UnknownFormatError};
 pub use model_answer::{FinishReason, ModelAnswer};
 pub use preamble::is_project_preamble;
 pub use prompt_blocks::PromptMemo;
+pub use providers::{anthropic, gemini, openai_chat, openai_responses};
 pub use request::requested_model;
 pub use stream::{StreamDecoder, StreamEnding, StreamedAnswer};

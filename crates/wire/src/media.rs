@@ -4,7 +4,7 @@
 
 use base64::{
     Engine as _, alphabet,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
 };
 use epitome_core::{ContentPart, Digest, media::Media};
 
@@ -16,6 +16,16 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Media type for a link to an image of unknown kind.
 pub(crate) const ANY_IMAGE: &str = "image/*";
+
+/// Writes bytes as base64.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Writes bytes as a data URL.
+pub(crate) fn data_url(mime: &str, bytes: &[u8]) -> String {
+    format!("data:{mime};base64,{}", base64(bytes))
+}
 
 /// A medium whose bytes are in the request as base64.
 pub(crate) fn inline_part(mime: &str, base64: &str) -> Option<ContentPart> {

@@ -4,19 +4,12 @@
 //! here and one decoded from an equal request have the same bytes, the same digest and the same parts. Roles are
 //! taken as given here: a user's words stay the user's, even if they look like text that an agent sends by itself.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use epitome_core::{
-    Event, Fact,
-    event::{CallForm, ToolCall},
-};
+use epitome_core::{Event, Fact, event::ToolCall};
 
 use crate::{
-    anthropic,
     error::WireError,
     format::Format,
-    json::{self, Json, quote},
-    normal_digest::ChatMessageSource,
-    openai_chat, openai_responses,
+    json::{Json, quote},
     request::{self, RequestKeys},
 };
 
@@ -68,22 +61,21 @@ impl Format {
     /// # Ok::<(), epitome_wire::WireError>(())
     /// ```
     pub fn say_user(self, text: &str) -> Event {
-        self.read(&self.user(&quote(text)))
+        self.read(&self.provider().user_text(&quote(text)))
     }
 
     /// A user's message of several pieces, in their order.
     pub fn say_parts(self, pieces: &[UserContent<'_>]) -> Event {
-        self.read(&self.user(&json::list(pieces.iter().map(|piece| self.piece(piece)))))
+        self.read(&self.provider().user_pieces(pieces))
     }
 
     /// The system prompt: in its own member where the format has one, else as a first message.
     pub fn say_system(self, text: &str) -> Event {
-        match self {
-            Self::OpenaiChat => self.read(&format!(r#"{{"role":"system","content":{}}}"#, quote(text))),
-            Self::OpenaiResponses | Self::Anthropic => {
-                let literal = quote(text);
-                request::system_event(self, &made(&literal))
-            }
+        let provider = self.provider();
+        let literal = provider.system_literal(text);
+        match provider.keys().system {
+            Some(_) => request::system_event(self, &made(&literal)),
+            None => self.read(&literal),
         }
     }
 
@@ -119,70 +111,27 @@ impl Format {
     ///
     /// In the OpenAI formats no field reports that a tool failed; the event records it all the same. Answers to calls
     /// of tools that OpenAI defines (`shell`, `apply_patch`, `computer`) have forms of their own: read those with
-    /// [`openai_responses::item`].
+    /// [`openai_responses::item`](crate::openai_responses::item).
     pub fn say_result(self, call: &ToolCall, text: &str, ended: ToolResultStatus) -> Event {
         let result = ToolResultInput { call, text, ended };
-        let json = match self {
-            Self::Anthropic => self.user(&json::list(std::iter::once(block(&result)))),
-            Self::OpenaiChat | Self::OpenaiResponses => self.answer_to(&result),
-        };
-        self.returned(&json, ended)
+        let messages = self.provider().result_messages(std::slice::from_ref(&result));
+        let message = messages.first().expect("one result makes one message");
+        self.returned(message, ended)
     }
 
     /// Results of the calls of one answer: one message where the format wants them together, else one for each.
     pub fn say_results(self, results: &[ToolResultInput<'_>]) -> Vec<Event> {
-        match self {
-            _ if results.is_empty() => Vec::new(),
-            Self::Anthropic => vec![self.read(&self.user(&json::list(results.iter().map(block))))],
-            Self::OpenaiChat | Self::OpenaiResponses => {
-                results.iter().map(|result| self.returned(&self.answer_to(result), result.ended)).collect()
-            }
+        if results.is_empty() {
+            return Vec::new();
         }
-    }
-
-    /// A user message around content that is JSON already.
-    fn user(self, content: &str) -> String {
-        match self {
-            Self::OpenaiChat | Self::Anthropic => format!(r#"{{"role":"user","content":{content}}}"#),
-            Self::OpenaiResponses => format!(r#"{{"type":"message","role":"user","content":{content}}}"#),
-        }
-    }
-
-    fn piece(self, piece: &UserContent<'_>) -> String {
-        let data = |mime: &str, bytes: &[u8]| format!("data:{mime};base64,{}", STANDARD.encode(bytes));
-        let linked = |url: &str| match self {
-            Self::OpenaiChat => format!(r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#, quote(url)),
-            Self::OpenaiResponses => format!(r#"{{"type":"input_image","image_url":{}}}"#, quote(url)),
-            Self::Anthropic => {
-                format!(r#"{{"type":"image","source":{{"type":"url","url":{}}}}}"#, quote(url))
-            }
+        let messages = self.provider().result_messages(results);
+        let is_each = messages.len() == results.len();
+        let ended = |index: usize| results.get(index).filter(|_| is_each).map(|result| result.ended);
+        let read = |(index, message): (usize, &String)| match ended(index) {
+            Some(ended) => self.returned(message, ended),
+            None => self.read(message),
         };
-        match (piece, self) {
-            (UserContent::Text(text), Self::OpenaiResponses) => {
-                format!(r#"{{"type":"input_text","text":{}}}"#, quote(text))
-            }
-            (UserContent::Text(text), _) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
-            (UserContent::Image { mime, bytes }, Self::Anthropic) => format!(
-                r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":"{}"}}}}"#,
-                quote(mime),
-                STANDARD.encode(bytes)
-            ),
-            (UserContent::Image { mime, bytes }, _) => linked(&data(mime, bytes)),
-            (UserContent::ImageUrl(url), _) => linked(url),
-        }
-    }
-
-    /// A result that is a message or item of its own.
-    fn answer_to(self, result: &ToolResultInput<'_>) -> String {
-        let (id, text) = (quote(&result.call.id.0), quote(result.text));
-        if self == Self::OpenaiChat {
-            return format!(r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#);
-        }
-        let kind = match result.call.form {
-            CallForm::Function => "function_call_output",
-            CallForm::Custom => "custom_tool_call_output",
-        };
-        format!(r#"{{"type":"{kind}","call_id":{id},"output":{text}}}"#)
+        messages.iter().enumerate().map(read).collect()
     }
 
     fn returned(self, json: &str, ended: ToolResultStatus) -> Event {
@@ -197,23 +146,8 @@ impl Format {
 
     /// Reads a message of the format as a request's reader does.
     fn read(self, message: &str) -> Event {
-        let message = made(message);
-        match self {
-            Self::OpenaiChat => openai_chat::read_message(&message, ChatMessageSource::InRequest),
-            Self::OpenaiResponses => openai_responses::read_item(&message),
-            Self::Anthropic => anthropic::read_message(&message),
-        }
+        self.provider().read_item(&made(message))
     }
-}
-
-/// Writes a result for a message that holds several.
-fn block(result: &ToolResultInput<'_>) -> String {
-    let error = match result.ended {
-        ToolResultStatus::Well => "",
-        ToolResultStatus::Badly => r#","is_error":true"#,
-    };
-    let (id, text) = (quote(&result.call.id.0), quote(result.text));
-    format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{text}{error}}}"#)
 }
 
 /// Parses JSON that this file has written.

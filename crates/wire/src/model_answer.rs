@@ -101,9 +101,9 @@ impl ModelAnswer {
         });
         let calls: Vec<ToolCall> = events.iter().flat_map(|event| event.fact.calls()).cloned().collect();
         let finish = events.iter().find_map(|event| finish(format, event));
-        // Responses reports only that the answer is complete, so calls in it are what tells `Calls` from `Stop`.
+        // Some providers report only that the answer is complete, so calls in it are what tells `Calls` from `Stop`.
         let finish = match finish {
-            Some(FinishReason::Stop) if format == Format::OpenaiResponses && !calls.is_empty() => {
+            Some(FinishReason::Stop) if !format.provider().finish_tells_calls() && !calls.is_empty() => {
                 Some(FinishReason::Calls)
             }
             finish => finish,
@@ -125,36 +125,5 @@ impl ModelAnswer {
 /// Reads the reason the answer ended from an event's raw form.
 fn finish(format: Format, event: &Event) -> Option<FinishReason> {
     let raw = Json::parse(&event.raw.json, "a response").ok()?;
-    match format {
-        Format::OpenaiChat => raw.array_at("choices").first()?.text_at("finish_reason").map(chat),
-        Format::OpenaiResponses if matches!(event.fact, Fact::AssistantSaid { .. }) => None,
-        Format::OpenaiResponses => match raw.text_at("status")? {
-            "completed" => Some(FinishReason::Stop),
-            status => {
-                let details = raw.get("incomplete_details");
-                let reason = details.and_then(|details| details.text_at("reason"));
-                Some(chat(reason.unwrap_or(status)))
-            }
-        },
-        Format::Anthropic => raw.text_at("stop_reason").map(|reason| match reason {
-            "end_turn" | "stop_sequence" => FinishReason::Stop,
-            "tool_use" => FinishReason::Calls,
-            "max_tokens" => FinishReason::Length,
-            "model_context_window_exceeded" => FinishReason::Window,
-            "refusal" => FinishReason::Refused,
-            other => FinishReason::Other(other.to_owned()),
-        }),
-    }
-}
-
-/// Maps the words of OpenAI, and of servers that speak its format.
-fn chat(reason: &str) -> FinishReason {
-    match reason {
-        "stop" | "eos" => FinishReason::Stop,
-        "tool_calls" | "function_call" => FinishReason::Calls,
-        "length" | "max_tokens" | "max_output_tokens" => FinishReason::Length,
-        "model_length" | "model_context_window_exceeded" => FinishReason::Window,
-        "content_filter" | "refusal" => FinishReason::Refused,
-        other => FinishReason::Other(other.to_owned()),
-    }
+    format.provider().finish(&raw, &event.fact)
 }

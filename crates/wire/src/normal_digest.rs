@@ -126,7 +126,7 @@ pub(crate) fn tools(dialect: &RawDialect, value: &Json<'_>) -> Digest {
     digest(dialect, |out| each(out, value, tool))
 }
 
-fn digest(dialect: &RawDialect, write: impl FnOnce(&mut Vec<u8>)) -> Digest {
+pub(crate) fn digest(dialect: &RawDialect, write: impl FnOnce(&mut Vec<u8>)) -> Digest {
     let mut out = Vec::new();
     text(&mut out, dialect.name().as_bytes());
     write(&mut out);
@@ -235,7 +235,7 @@ pub(crate) fn arguments(out: &mut Vec<u8>, value: &Json<'_>) {
 }
 
 /// Writes a list, each element with `write`; anything else as it is.
-fn each(out: &mut Vec<u8>, value: &Json<'_>, write: impl Fn(&mut Vec<u8>, &Json<'_>)) {
+pub(crate) fn each(out: &mut Vec<u8>, value: &Json<'_>, write: impl Fn(&mut Vec<u8>, &Json<'_>)) {
     let Some(elements) = value.as_array() else { return plain(out, value) };
     out.push(b'[');
     for element in elements {

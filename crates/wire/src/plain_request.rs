@@ -9,7 +9,7 @@ use epitome_core::{ContentPart, Event, Fact, Tokens, event::Usage};
 use crate::{
     error::WireError,
     format::Format,
-    json::{Json, object, quote},
+    json::Json,
     model_answer::{self, ModelAnswer},
     response,
     stream::StreamEnding,
@@ -82,42 +82,7 @@ impl Format {
     /// );
     /// ```
     pub fn write_plain_request(self, ask: &PlainRequest<'_>) -> String {
-        let message =
-            |role: &str, text: &str| object([("role", quote(role)), ("content", quote(text))].into_iter());
-        let model = ("model", quote(ask.model));
-        let limit = ask.limit.0.to_string();
-        match self {
-            Self::OpenaiChat => {
-                let name = match ask.limit_name {
-                    OutputLimitName::MaxTokens => "max_tokens",
-                    OutputLimitName::MaxCompletionTokens => "max_completion_tokens",
-                };
-                let messages = format!("[{},{}]", message("system", ask.system), message("user", ask.user));
-                object(
-                    [model, (name, limit), ("stream", "false".to_owned()), ("messages", messages)]
-                        .into_iter(),
-                )
-            }
-            Self::OpenaiResponses => {
-                let members = [
-                    model,
-                    ("max_output_tokens", limit),
-                    ("store", "false".to_owned()),
-                    ("instructions", quote(ask.system)),
-                    ("input", format!("[{}]", message("user", ask.user))),
-                ];
-                object(members.into_iter())
-            }
-            Self::Anthropic => {
-                let members = [
-                    model,
-                    ("max_tokens", limit),
-                    ("system", quote(ask.system)),
-                    ("messages", format!("[{}]", message("user", ask.user))),
-                ];
-                object(members.into_iter())
-            }
-        }
+        self.provider().plain_request(ask)
     }
 
     /// Reads the answer to [`write_plain_request`](Self::write_plain_request): a whole response body.
@@ -137,7 +102,7 @@ impl Format {
         if let Some(said) = response::error_text(&response) {
             return Err(WireError::NoAnswer { what: WHAT, said });
         }
-        if !is_an_answer(self, &response) {
+        if !self.provider().is_response(&response) {
             return Err(WireError::NothingSaid { what: WHAT });
         }
         let events = response::decode(self, body)?;
@@ -146,7 +111,8 @@ impl Format {
         let answered = ModelAnswer::of(self, events, StreamEnding::Complete).ok();
         let finish = answered.as_ref().map_or(DraftFinish::Unknown, ended);
         let usage = answered.as_ref().and_then(|answered| answered.usage);
-        let model = response.text_at("model").map(str::to_owned);
+        let [_, model] = self.provider().answer_names();
+        let model = response.text_at(model).map(str::to_owned);
         Ok(PlainReply { text, finish, usage, model, content })
     }
 }
@@ -155,17 +121,6 @@ impl Format {
 fn parts(events: &[Event]) -> impl Iterator<Item = &ContentPart> {
     let answers = events.iter().filter(|event| matches!(event.fact, Fact::AssistantSaid { .. }));
     answers.flat_map(|event| event.fact.parts())
-}
-
-/// Returns true if a body has the shape of a response. A server of another format, or of another kind, answers too.
-fn is_an_answer(format: Format, response: &Json<'_>) -> bool {
-    match format {
-        Format::OpenaiChat => {
-            response.array_at("choices").first().is_some_and(|choice| choice.get("message").is_some())
-        }
-        Format::OpenaiResponses => response.get("output").is_some_and(|output| output.as_array().is_some()),
-        Format::Anthropic => response.text_at("role") == Some("assistant"),
-    }
 }
 
 /// Determines how the answer ended, from its content first and then from the server's reason.

@@ -9,18 +9,19 @@ use epitome_core::{
 };
 
 use crate::{
-    anthropic, decode_parts,
+    decode_parts,
     error::WireError,
     format::Format,
     json::{self, Json},
-    normal_digest::{self, ChatMessageSource},
-    openai_chat, openai_responses, preamble,
+    normal_digest, openai_responses, preamble,
 };
 
 /// Names of a request's members in a format.
 pub(crate) struct RequestKeys {
     /// The history.
     pub(crate) history: &'static str,
+    /// The content of a message.
+    pub(crate) content: &'static str,
     /// The system prompt, if it is a member of its own.
     pub(crate) system: Option<&'static str>,
     /// The tool definitions.
@@ -28,14 +29,15 @@ pub(crate) struct RequestKeys {
 }
 
 impl RequestKeys {
-    pub(crate) const fn of(format: Format) -> Self {
-        let (history, system) = match format {
-            Format::OpenaiChat => ("messages", None),
-            Format::OpenaiResponses => ("input", Some("instructions")),
-            Format::Anthropic => ("messages", Some("system")),
-        };
-        Self { history, system, tools: "tools" }
+    pub(crate) fn of(format: Format) -> Self {
+        format.provider().keys()
     }
+}
+
+/// Names of a format's bodies in error messages.
+pub(crate) struct BodyLabels {
+    pub(crate) request: &'static str,
+    pub(crate) response: &'static str,
 }
 
 /// Reads a request. A history that is not a list stays in the settings.
@@ -60,27 +62,21 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
 
 /// Name of a request in error messages.
 pub(crate) fn request_name(format: Format) -> &'static str {
-    match format {
-        Format::OpenaiChat => "a Chat request",
-        Format::OpenaiResponses => "a Responses request",
-        Format::Anthropic => "an Anthropic request",
-    }
+    format.provider().labels().request
 }
 
 /// Reads one message or item of a history.
 pub(crate) fn read_item(format: Format, item: &Json<'_>) -> Event {
-    match format {
-        Format::OpenaiChat => openai_chat::read_message(item, ChatMessageSource::InRequest),
-        Format::OpenaiResponses => openai_responses::read_item(item),
-        Format::Anthropic => anthropic::read_message(item),
-    }
+    format.provider().read_item(item)
 }
 
 /// Model that a request's settings ask for.
 pub fn requested_model(event: &Event) -> Option<ModelName> {
     let Fact::Instructed { what: InstructionKind::Settings, .. } = event.fact else { return None };
     let settings = Json::parse(&event.raw.json, "settings").ok()?;
-    settings.text_at("model").map(ModelName::from)
+    let provider = Format::of_dialect(&event.raw.dialect).map(Format::provider);
+    let model = settings.text_at("model")?;
+    Some(ModelName::from(provider.map_or(model, |provider| provider.model_name(model))))
 }
 
 pub(crate) fn settings(format: Format, skeleton: &str) -> Event {
@@ -90,18 +86,15 @@ pub(crate) fn settings(format: Format, skeleton: &str) -> Event {
 }
 
 pub(crate) fn system_event(format: Format, system: &Json<'_>) -> Event {
-    let fact = Fact::Instructed { what: InstructionKind::System, parts: anthropic::system_parts(system) };
+    let fact =
+        Fact::Instructed { what: InstructionKind::System, parts: format.provider().system_parts(system) };
     let normal = normal_digest::instructions(&format.dialect(), system);
     decode_parts::event(format.dialect(), system, fact, Some(normal))
 }
 
 pub(crate) fn tools_event(format: Format, tools: &Json<'_>) -> Event {
-    let part = |tool: &Json<'_>| match format {
-        Format::OpenaiChat => openai_chat::tool_part(tool),
-        Format::OpenaiResponses | Format::Anthropic => decode_parts::tool_part(tool),
-    };
     let parts = match tools.as_array() {
-        Some(tools) => tools.iter().map(part).collect(),
+        Some(tools) => tools.iter().flat_map(|tool| format.provider().tool_parts(tool)).collect(),
         None => vec![decode_parts::opaque_part(tools, "tools")],
     };
     let fact = Fact::Instructed { what: InstructionKind::Tools, parts };
@@ -111,10 +104,10 @@ pub(crate) fn tools_event(format: Format, tools: &Json<'_>) -> Event {
 fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
     let messages = value.as_array().unwrap_or_default().iter();
     let mut events: Vec<Event> = match value.as_text() {
-        Some(text) if format == Format::OpenaiResponses => vec![bare_input(value, text)],
+        Some(text) if format.provider().takes_bare_history() => vec![bare_input(value, text)],
         _ => messages.map(|message| read_item(format, message)).collect(),
     };
-    if format == Format::OpenaiResponses {
+    if format.provider().answers_are_items() {
         name_answers(&mut events);
     }
     preamble::mark_preamble(&mut events);

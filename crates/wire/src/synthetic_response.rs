@@ -4,7 +4,7 @@
 //! in the same order, reports no usage, and names the model that was asked.
 
 use epitome_core::event::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{format::Format, json::Json};
 
@@ -32,46 +32,47 @@ impl Format {
     /// # Ok::<(), epitome_wire::WireError>(())
     /// ```
     pub fn answer_as_model(self, request: &str, text: &str, name: &str, at: Timestamp) -> SyntheticResponse {
-        let said = SyntheticContent {
+        self.provider().synthetic_response(&SyntheticContent {
             asked: AnswerOptions::by(request),
             text,
             name,
             seconds: at.0.div_euclid(1000),
-        };
-        if !said.asked.is_streamed {
-            let body = match self {
-                Self::OpenaiChat => said.chat(),
-                Self::OpenaiResponses => said.response("completed", &json!([said.item("completed", text)])),
-                Self::Anthropic => said.message(&json!([{ "type": "text", "text": text }]), Some("end_turn")),
-            };
-            return SyntheticResponse { kind: "application/json", body: body.to_string() };
-        }
-        let body = match self {
-            Self::OpenaiChat => said.chat_chunks(),
-            Self::OpenaiResponses => named_events(said.response_events()),
-            Self::Anthropic => named_events(said.message_events()),
-        };
-        SyntheticResponse { kind: "text/event-stream", body }
+        })
+    }
+}
+
+impl SyntheticResponse {
+    /// An answer in one piece of JSON.
+    pub(crate) fn whole(body: &Value) -> Self {
+        Self { kind: "application/json", body: body.to_string() }
+    }
+
+    /// An answer as server-sent events.
+    pub(crate) fn events(body: String) -> Self {
+        Self { kind: "text/event-stream", body }
     }
 }
 
 /// Fields of a request that shape its answer.
-struct AnswerOptions {
-    model: String,
-    is_streamed: bool,
+pub(crate) struct AnswerOptions {
+    pub(crate) model: String,
+    pub(crate) is_streamed: bool,
+    /// True if it is streamed as a list of pieces.
+    pub(crate) is_listed: bool,
     /// True if a Chat stream is to report usage.
-    wants_usage: bool,
+    pub(crate) wants_usage: bool,
 }
 
 impl AnswerOptions {
     fn by(request: &str) -> Self {
         let Ok(request) = Json::parse(request, "a request") else {
-            return Self { model: String::new(), is_streamed: false, wants_usage: false };
+            return Self { model: String::new(), is_streamed: false, is_listed: false, wants_usage: false };
         };
         let is_set = |holder: &Json<'_>, key: &str| holder.get(key).is_some_and(|value| value.raw == "true");
         Self {
             model: request.text_at("model").unwrap_or_default().to_owned(),
             is_streamed: is_set(&request, "stream"),
+            is_listed: request.text_at("stream") == Some("list"),
             wants_usage: request
                 .get("stream_options")
                 .is_some_and(|options| is_set(options, "include_usage")),
@@ -80,171 +81,15 @@ impl AnswerOptions {
 }
 
 /// Content of the answer.
-struct SyntheticContent<'t> {
-    asked: AnswerOptions,
-    text: &'t str,
-    name: &'t str,
-    seconds: i64,
-}
-
-impl SyntheticContent<'_> {
-    fn chat(&self) -> Value {
-        let message = json!({ "role": "assistant", "content": self.text, "refusal": null });
-        let choice = json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" });
-        json!({
-            "id": format!("chatcmpl-{}", self.name),
-            "object": "chat.completion",
-            "created": self.seconds,
-            "model": self.asked.model,
-            "choices": [choice],
-            "usage": chat_usage(),
-        })
-    }
-
-    fn chat_chunks(&self) -> String {
-        let chunk = |choices: Value| {
-            json!({
-                "id": format!("chatcmpl-{}", self.name),
-                "object": "chat.completion.chunk",
-                "created": self.seconds,
-                "model": self.asked.model,
-                "choices": choices,
-            })
-        };
-        let delta = |delta: Value, finish: Value| {
-            chunk(json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish }]))
-        };
-        let mut chunks = vec![
-            delta(json!({ "role": "assistant", "content": "" }), Value::Null),
-            delta(json!({ "content": self.text }), Value::Null),
-            delta(json!({}), "stop".into()),
-        ];
-        if self.asked.wants_usage {
-            let mut last = chunk(json!([]));
-            last["usage"] = chat_usage();
-            chunks.push(last);
-        }
-        let lines = chunks.iter().map(|chunk| format!("data: {chunk}\n\n"));
-        lines.chain(["data: [DONE]\n\n".to_owned()]).collect()
-    }
-
-    fn message(&self, content: &Value, stop_reason: Option<&str>) -> Value {
-        json!({
-            "id": format!("msg_{}", self.name),
-            "type": "message",
-            "role": "assistant",
-            "model": self.asked.model,
-            "content": content,
-            "stop_reason": stop_reason,
-            "stop_sequence": null,
-            "usage": {
-                "input_tokens": 0,
-                "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 0,
-                "output_tokens": 0,
-            },
-        })
-    }
-
-    fn message_events(&self) -> Vec<Value> {
-        let start = json!({ "type": "text", "text": "" });
-        let delta = json!({ "type": "text_delta", "text": self.text });
-        let end = json!({ "stop_reason": "end_turn", "stop_sequence": null });
-        vec![
-            json!({ "type": "message_start", "message": self.message(&json!([]), None) }),
-            json!({ "type": "content_block_start", "index": 0, "content_block": start }),
-            json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
-            json!({ "type": "content_block_stop", "index": 0 }),
-            json!({ "type": "message_delta", "delta": end, "usage": { "output_tokens": 0 } }),
-            json!({ "type": "message_stop" }),
-        ]
-    }
-
-    fn response(&self, status: &str, output: &Value) -> Value {
-        let mut response = json!({
-            "id": format!("resp_{}", self.name),
-            "object": "response",
-            "created_at": self.seconds,
-            "status": status,
-            "background": false,
-            "error": null,
-            "incomplete_details": null,
-            "instructions": null,
-            "max_output_tokens": null,
-            "metadata": {},
-            "model": self.asked.model,
-            "output": output,
-            "parallel_tool_calls": true,
-            "previous_response_id": null,
-            "reasoning": { "effort": null, "summary": null },
-            // No provider has stored it: a client that continues from it has to send it.
-            "store": false,
-            "temperature": 1.0,
-            "text": { "format": { "type": "text" } },
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": 1.0,
-            "truncation": "disabled",
-            "usage": null,
-        });
-        if status == "completed" {
-            response["usage"] = json!({
-                "input_tokens": 0,
-                "input_tokens_details": { "cached_tokens": 0 },
-                "output_tokens": 0,
-                "output_tokens_details": { "reasoning_tokens": 0 },
-                "total_tokens": 0,
-            });
-        }
-        response
-    }
-
-    fn item(&self, status: &str, text: &str) -> Value {
-        let content = if status == "completed" { json!([part(text)]) } else { json!([]) };
-        let id = format!("msg_{}", self.name);
-        json!({ "id": id, "type": "message", "status": status, "role": "assistant", "content": content })
-    }
-
-    fn response_events(&self) -> Vec<Value> {
-        let begun = self.response("in_progress", &json!([]));
-        let done = self.item("completed", self.text);
-        let mut events = vec![
-            json!({ "type": "response.created", "response": begun }),
-            json!({ "type": "response.in_progress", "response": begun }),
-            json!({ "type": "response.output_item.added", "item": self.item("in_progress", "") }),
-            json!({ "type": "response.content_part.added", "part": part("") }),
-            json!({ "type": "response.output_text.delta", "delta": self.text, "logprobs": [] }),
-            json!({ "type": "response.output_text.done", "text": self.text, "logprobs": [] }),
-            json!({ "type": "response.content_part.done", "part": part(self.text) }),
-            json!({ "type": "response.output_item.done", "item": done }),
-            json!({ "type": "response.completed", "response": self.response("completed", &json!([done])) }),
-        ];
-        for (number, event) in (0..).zip(&mut events) {
-            event["sequence_number"] = Value::from(number);
-            let is_of_item = event.get("response").is_none();
-            let is_of_part = is_of_item && event.get("item").is_none();
-            if is_of_item {
-                event["output_index"] = 0.into();
-            }
-            if is_of_part {
-                event["content_index"] = 0.into();
-                event["item_id"] = done["id"].clone();
-            }
-        }
-        events
-    }
-}
-
-fn chat_usage() -> Value {
-    json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 })
-}
-
-fn part(text: &str) -> Value {
-    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+pub(crate) struct SyntheticContent<'t> {
+    pub(crate) asked: AnswerOptions,
+    pub(crate) text: &'t str,
+    pub(crate) name: &'t str,
+    pub(crate) seconds: i64,
 }
 
 /// Writes events preceded by their names, as two of the providers do.
-fn named_events(events: Vec<Value>) -> String {
+pub(crate) fn named_events(events: Vec<Value>) -> String {
     let named =
         |event: Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
     events.into_iter().map(named).collect()
@@ -254,6 +99,7 @@ fn named_events(events: Vec<Value>) -> String {
 mod tests {
     use epitome_core::Tokens;
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
     use crate::{

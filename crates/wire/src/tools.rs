@@ -20,9 +20,11 @@ pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
     let Ok(tool) = Json::parse(definition, "a tool definition") else { return Vec::new() };
     let inner = match tool.text_at("type") {
         Some("namespace") => tool.array_at("tools"),
+        None if tool.get("functionDeclarations").is_some() => tool.array_at("functionDeclarations"),
         _ => std::slice::from_ref(&tool),
     };
-    inner.iter().filter_map(ToolDefinition::read).map(|tool| tool.written(format)).collect()
+    let definitions = inner.iter().filter_map(ToolDefinition::read);
+    definitions.map(|tool| format.provider().write_tool(&tool)).collect()
 }
 
 /// A definition in terms of its parts' raw JSON.
@@ -45,7 +47,8 @@ impl<'t> ToolDefinition<'t> {
     pub(crate) fn read(tool: &'t Json<'_>) -> Option<Self> {
         // Chat puts the definition in a member named after the type.
         let body = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
-        let schema = ["input_schema", "parameters"].into_iter().find_map(|key| body.get(key));
+        let schema =
+            ["input_schema", "parameters", "parametersJsonSchema"].into_iter().find_map(|key| body.get(key));
         let takes = match (schema, tool.text_at("type")) {
             (Some(schema), _) => ToolParameters::Object(schema.raw),
             (None, Some("custom")) => ToolParameters::Text,
@@ -56,26 +59,11 @@ impl<'t> ToolDefinition<'t> {
         Some(Self { name: body.text_at("name")?, description, takes })
     }
 
-    fn written(&self, format: Format) -> String {
+    /// Its name and description as members.
+    pub(crate) fn head(&self) -> String {
         let name = quote(self.name);
         let description =
             self.description.map_or_else(String::new, |text| format!(r#","description":{text}"#));
-        let head = format!(r#""name":{name}{description}"#);
-        match (format, &self.takes) {
-            (Format::Anthropic, ToolParameters::Object(schema)) => {
-                format!(r#"{{{head},"input_schema":{schema}}}"#)
-            }
-            (Format::Anthropic, ToolParameters::Text) => format!(r#"{{{head},"input_schema":{FREE_TEXT}}}"#),
-            (Format::OpenaiChat, ToolParameters::Object(schema)) => {
-                format!(r#"{{"type":"function","function":{{{head},"parameters":{schema}}}}}"#)
-            }
-            (Format::OpenaiChat, ToolParameters::Text) => {
-                format!(r#"{{"type":"custom","custom":{{{head}}}}}"#)
-            }
-            (Format::OpenaiResponses, ToolParameters::Object(schema)) => {
-                format!(r#"{{"type":"function",{head},"parameters":{schema}}}"#)
-            }
-            (Format::OpenaiResponses, ToolParameters::Text) => format!(r#"{{"type":"custom",{head}}}"#),
-        }
+        format!(r#""name":{name}{description}"#)
     }
 }

@@ -18,7 +18,7 @@ use epitome::{
         summary::SummaryFocus,
     },
     simulate::SimulationResult,
-    wire::{Format, render::SETTLE_THINKING},
+    wire::render::SETTLE_THINKING,
 };
 use serde_json::json;
 
@@ -207,10 +207,8 @@ fn explain_command(args: &CompactArgs, chosen: &RequestSpec) -> String {
 fn judge(path: &str, chosen: &mut RequestSpec, report: &mut CompactionReport) {
     let Ok(request) = fs::read_to_string(path) else { return };
     let format = chosen.plan.format;
-    let is_request = serde_json::from_str::<serde_json::Value>(&request).is_ok_and(|value| {
-        let history = if format == Format::OpenaiResponses { "input" } else { "messages" };
-        value.get(history).is_some()
-    });
+    let is_request = serde_json::from_str::<serde_json::Value>(&request)
+        .is_ok_and(|value| value.get(format.history_key()).is_some());
     let is_translated = chosen.plan.line.events().any(|event| event.event.raw.dialect != format.dialect());
     if !is_request || is_translated {
         return;

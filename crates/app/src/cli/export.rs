@@ -1,9 +1,9 @@
 //! `export`: writes a session in a provider's format, or the log itself.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode, sync::LazyLock};
 
 use anyhow::Context;
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{Args as ClapArgs, ValueEnum, builder::PossibleValue};
 use epitome::{
     core::LoggedEvent,
     wire::{EncodeMode, Format},
@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{
     output::{CliOutput, DIM},
+    request_source::FormatArg,
     store_lookup::{self, DatabaseLocation},
     text_format,
 };
@@ -46,16 +47,33 @@ pub(crate) struct ExportArgs {
     out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum ExportFormat {
-    /// A request to OpenAI's Chat Completions.
-    OpenaiChat,
-    /// A request to OpenAI's Responses.
-    OpenaiResponses,
-    /// A request to Anthropic's Messages.
-    Anthropic,
-    /// Every event with its fact, its raw JSON and its hashes, one per line.
+    Request(FormatArg),
     Jsonl,
+}
+
+impl ValueEnum for ExportFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<ExportFormat>> = LazyLock::new(|| {
+            let requests = FormatArg::value_variants().iter().map(|format| ExportFormat::Request(*format));
+            requests.chain([ExportFormat::Jsonl]).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Request(format) => {
+                let help = format!("A request to {}", Format::from(*format).title());
+                format.to_possible_value().map(|value| value.help(help))
+            }
+            Self::Jsonl => {
+                let help = "Every event with its fact, its raw JSON and its hashes, one per line";
+                Some(PossibleValue::new("jsonl").help(help))
+            }
+        }
+    }
 }
 
 pub(crate) fn run(
@@ -73,9 +91,7 @@ pub(crate) fn run(
     let events = store_lookup::events(&*store, thread.id, last)?;
     let bytes = match args.format {
         ExportFormat::Jsonl => lines(&events)?,
-        ExportFormat::OpenaiChat => request(Format::OpenaiChat, &events, args.legal)?,
-        ExportFormat::OpenaiResponses => request(Format::OpenaiResponses, &events, args.legal)?,
-        ExportFormat::Anthropic => request(Format::Anthropic, &events, args.legal)?,
+        ExportFormat::Request(format) => request(format.into(), &events, args.legal)?,
     };
     let Some(path) = &args.out else {
         out.bytes(&bytes)?;

@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    sync::LazyLock,
 };
 
 use anyhow::{Context as _, anyhow, bail};
@@ -77,12 +78,11 @@ pub(crate) enum OutputFormat {
 
 impl ValueEnum for OutputFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        &[
-            Self::Request(FormatArg::OpenaiChat),
-            Self::Request(FormatArg::OpenaiResponses),
-            Self::Request(FormatArg::Anthropic),
-            Self::Structured,
-        ]
+        static ALL: LazyLock<Vec<OutputFormat>> = LazyLock::new(|| {
+            let requests = FormatArg::value_variants().iter().map(|format| OutputFormat::Request(*format));
+            requests.chain([OutputFormat::Structured]).collect()
+        });
+        &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -96,23 +96,24 @@ impl ValueEnum for OutputFormat {
 }
 
 /// A provider's format, by its name on the command line.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FormatArg {
-    /// OpenAI's Chat Completions.
-    OpenaiChat,
-    /// OpenAI's Responses.
-    OpenaiResponses,
-    /// Anthropic's Messages.
-    Anthropic,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FormatArg(Format);
+
+impl ValueEnum for FormatArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<FormatArg>> =
+            LazyLock::new(|| Format::ALL.into_iter().map(FormatArg).collect());
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.title()))
+    }
 }
 
 impl From<FormatArg> for Format {
     fn from(format: FormatArg) -> Self {
-        match format {
-            FormatArg::OpenaiChat => Self::OpenaiChat,
-            FormatArg::OpenaiResponses => Self::OpenaiResponses,
-            FormatArg::Anthropic => Self::Anthropic,
-        }
+        format.0
     }
 }
 

@@ -17,12 +17,13 @@ use http::{
     uri::Authority,
 };
 
-use super::config::{AccessRights, AccessToken, RequestRules, allowed_routes::RouteList};
+use super::{
+    config::{AccessRights, AccessToken, RequestRules, allowed_routes::RouteList},
+    headers::KEY_HEADERS,
+};
 
 /// Header in which clients show a token. It is never forwarded.
 pub(super) const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-epitome-token");
-/// Header in which Anthropic's clients show their key.
-pub(super) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Decides which clients are let in.
 #[derive(Debug)]
@@ -174,7 +175,8 @@ fn shown_keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
         let (scheme, key) = value.as_bytes().split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
     });
-    bearers.chain(headers.get_all(API_KEY_HEADER).iter().map(HeaderValue::as_bytes))
+    let named = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name).iter().map(HeaderValue::as_bytes));
+    bearers.chain(named)
 }
 
 #[cfg(test)]

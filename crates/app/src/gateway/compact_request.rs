@@ -103,7 +103,8 @@ impl CompactRequest<'_> {
 
     /// Sends the request as it came.
     async fn unchanged(&mut self) -> Result<Response<Incoming>, ProxyError> {
-        let body = OutboundBody::whole(self.request.body.clone(), self.framing);
+        let (body, _) =
+            OutboundBody::addressed([self.request.body.clone()], self.framing, self.request.format);
         send(self.passage, self.upstream, Request::from_parts(self.head.clone(), body)).await
     }
 
@@ -164,11 +165,11 @@ impl CompactRequest<'_> {
         let mut head = self.head.clone();
         let body = match cut_body(cuts, body).filter(|pieces| !is_whole(pieces, body)) {
             // Nothing was changed, so the original bytes are sent, with their compression.
-            None => OutboundBody::whole(self.request.body.clone(), self.framing),
+            None => OutboundBody::addressed([self.request.body.clone()], self.framing, self.request.format).0,
             Some(pieces) => {
-                let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+                let (body, length) = OutboundBody::addressed(pieces, self.framing, self.request.format);
                 head.headers = headers::for_replaced_body(&head.headers, length);
-                OutboundBody::pieces(pieces, self.framing)
+                body
             }
         };
         send(self.passage, self.upstream, Request::from_parts(head, body)).await

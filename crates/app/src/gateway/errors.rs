@@ -4,13 +4,15 @@
 //! A header `x-epitome-error` tells these answers from a provider's own.
 
 use bytes::Bytes;
-use epitome::{core::Tokens, wire::Format};
+use epitome::{
+    core::Tokens,
+    wire::{Format, endpoint::ErrorDetails},
+};
 use http::{
     HeaderName, Method, Response, StatusCode,
     header::{self, HeaderValue},
 };
 use http_body_util::Full;
-use serde_json::json;
 
 use super::{
     admission,
@@ -200,21 +202,12 @@ impl GatewayError {
 
     /// Writes the error as an answer in `format`.
     pub(super) fn answer(&self, format: Format) -> Response<ResponseBody> {
-        let body = match format {
-            Format::Anthropic => json!({
-                "type": "error",
-                "error": { "type": anthropic_type(self.status), "message": self.message },
-            }),
-            Format::OpenaiChat | Format::OpenaiResponses => json!({
-                "error": {
-                    "message": self.message,
-                    "type": openai_type(self.status),
-                    "param": null,
-                    "code": self.code,
-                },
-            }),
-        };
-        let mut answer = gateway_response(self.status, "application/json", body.to_string());
+        let body = format.error_body(&ErrorDetails {
+            status: self.status.as_u16(),
+            code: Some(self.code),
+            message: &self.message,
+        });
+        let mut answer = gateway_response(self.status, "application/json", body);
         answer.headers_mut().insert(ERROR, HeaderValue::from_static(self.code));
         if self.code == "busy" {
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -255,21 +248,4 @@ pub(super) fn gateway_response(
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
-}
-
-fn anthropic_type(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        503 => "overloaded_error",
-        504 => "timeout_error",
-        400..500 => "invalid_request_error",
-        _ => "api_error",
-    }
-}
-
-fn openai_type(status: StatusCode) -> &'static str {
-    if status.is_client_error() { "invalid_request_error" } else { "server_error" }
 }

@@ -5,13 +5,13 @@
 //! So is `Expect`: the gateway asks for the body itself. Maps are built anew, because taking an entry out of
 //! one changes the order of the rest.
 
-use epitome::wire::Format;
+use std::sync::LazyLock;
+
+use epitome::wire::{Format, endpoint::KeyHeader};
 use http::{
     HeaderMap, HeaderName,
     header::{self, HeaderValue},
 };
-
-use super::admission::API_KEY_HEADER;
 
 /// A key that a provider is shown instead of the client's.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) fn to_provider(
             if !sent.contains_key(header::HOST) {
                 sent.append(header::HOST, host.clone());
             }
-        } else if is_replaced && (*name == header::AUTHORIZATION || *name == API_KEY_HEADER) {
+        } else if is_replaced && is_key(name) {
             if let Some((name, value)) = keys.take() {
                 sent.append(name, value);
             }
@@ -58,6 +58,20 @@ pub(super) fn to_provider(
     }
     sent
 }
+
+/// Returns true for headers in which some provider looks for its key.
+pub(super) fn is_key(name: &HeaderName) -> bool {
+    *name == header::AUTHORIZATION || KEY_HEADERS.contains(&name.as_str())
+}
+
+/// Headers of which the whole value is a key.
+pub(super) static KEY_HEADERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let names = Format::ALL.into_iter().filter_map(|format| match format.endpoint().key {
+        KeyHeader::Named(name) => Some(name),
+        KeyHeader::Bearer => None,
+    });
+    names.collect()
+});
 
 /// Headers of an answer as the client gets them.
 pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
@@ -169,9 +183,9 @@ fn is_of_bytes(name: &HeaderName) -> bool {
 
 /// Writes a key into the header in which a provider of `format` expects it.
 fn keyed(key: &UpstreamKey, format: Format) -> (HeaderName, HeaderValue) {
-    match format {
-        Format::Anthropic => (API_KEY_HEADER, key.plain.clone()),
-        Format::OpenaiChat | Format::OpenaiResponses => (header::AUTHORIZATION, key.bearer.clone()),
+    match format.endpoint().key {
+        KeyHeader::Named(name) => (HeaderName::from_static(name), key.plain.clone()),
+        KeyHeader::Bearer => (header::AUTHORIZATION, key.bearer.clone()),
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use epitome::{
     recorder::ExchangeOutcome,
     rewrite::RequestOverrides,
-    wire::{Format, synthetic_response::SyntheticResponse},
+    wire::{Format, endpoint::CallRoute, synthetic_response::SyntheticResponse},
 };
 use http::{HeaderMap, Request, Response, StatusCode, Version, request::Parts};
 use http_body::Body;
@@ -252,17 +252,24 @@ struct ProxyRequest {
 impl ProxyRequest {
     async fn run(mut self, passage: &mut RequestScope, body: Incoming) -> Result<ProxyOutcome, ProxyError> {
         let gateway = Arc::clone(passage.gateway());
-        let formats = self.lane.formats();
+        let lane = self.lane;
+        let formats = lane.formats();
         let by_model = gateway.upstreams.choice(formats) == UpstreamChoice::ByModel;
         let framing = BodyFraming::of(&self.head.headers);
         passage.set_request_bytes(body.size_hint().lower());
         let mode = self.treatment.mode;
         let wishes = if mode == GatewayMode::Compact { self.wishes()? } else { RequestOverrides::default() };
         let inbound = InboundBody::new(body, &gateway.limits)?;
+        let called = self
+            .lane
+            .call()
+            .and_then(|_| route::call(self.head.uri.path(), self.head.uri.query().unwrap_or_default()));
+        let route = called.map(|(_, route)| route).unwrap_or_default();
         let (outbound, whole) = if by_model || mode != GatewayMode::Off {
             let whole = inbound.gather().await?;
             passage.set_request_bytes(whole.len() as u64);
-            (OutboundBody::whole(whole.clone(), framing), whole)
+            let (sent, whole) = self.targeted(whole, &route, gateway.limits.body);
+            (OutboundBody::whole(sent, framing), whole)
         } else {
             (OutboundBody::Streamed(inbound), Bytes::new())
         };
@@ -276,10 +283,12 @@ impl ProxyRequest {
             (mode, self.lane.call())
         {
             let principal = Arc::clone(&self.admitted.principal);
-            let purpose = route::purpose(self.head.uri.path());
             let (body, policy) = (whole, Arc::clone(&self.treatment.policy));
-            let means =
-                if mode == GatewayMode::Compact { gateway.summarisers.model_access(&head) } else { None };
+            let means = if mode == GatewayMode::Compact {
+                gateway.summarisers.model_access(&head, format)
+            } else {
+                None
+            };
             let request = recording::RecordableRequest {
                 principal,
                 format,
@@ -287,7 +296,7 @@ impl ProxyRequest {
                 body,
                 mode,
                 policy,
-                purpose,
+                purpose: route.purpose,
                 wishes,
                 means,
             };
@@ -301,6 +310,28 @@ impl ProxyRequest {
         }
         let response = send(passage, upstream, Request::from_parts(head, outbound)).await?;
         Ok(ProxyOutcome::Provider(peeked_response::without_peeking(response)))
+    }
+
+    /// The body to send, and the same with what its path says, if that is a part of the request: then neither is
+    /// compressed.
+    fn targeted(&mut self, body: Bytes, route: &CallRoute, limit: usize) -> (Bytes, Bytes) {
+        let (Some(format), Some(target)) = (self.lane.call(), &route.target) else {
+            return (body.clone(), body);
+        };
+        let coding = ContentCoding::of(&self.head.headers);
+        let plain = match coding {
+            ContentCoding::Identity => body.clone(),
+            coding => match expand(coding, &body, limit) {
+                Ok(plain) => Bytes::from(plain),
+                Err(_) => return (body.clone(), body),
+            },
+        };
+        let Ok(text) = str::from_utf8(&plain) else { return (body.clone(), body) };
+        let whole = Bytes::from(format.with_target(text, target).into_owned());
+        if coding != ContentCoding::Identity {
+            self.head.headers = headers::for_replaced_body(&self.head.headers, plain.len() as u64);
+        }
+        (plain, whole)
     }
 
     /// Reads the request's options for composing.

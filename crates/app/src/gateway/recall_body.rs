@@ -316,16 +316,14 @@ impl RecallDriver {
         &mut self,
         outgoing: rewrite::RewrittenRequest,
     ) -> Result<Response<Incoming>, RecallError> {
-        let RecallContext { upstream, head, body, .. } = &self.onward;
+        let RecallContext { upstream, head, body, request } = &self.onward;
         let pieces = cut_body(outgoing.cuts, body);
         let pieces = pieces.ok_or_else(|| RecallError::broke("no request could be made with that"))?;
         self.passage.set_composed(outgoing.done);
         let mut head = head.clone();
-        head.headers = headers::for_continued_request(
-            &head.headers,
-            pieces.iter().map(|piece| piece.len() as u64).sum(),
-        );
-        let next = Request::from_parts(head, OutboundBody::pieces(pieces, BodyFraming::Length));
+        let (body, length) = OutboundBody::addressed(pieces, BodyFraming::Length, request.format);
+        head.headers = headers::for_continued_request(&head.headers, length);
+        let next = Request::from_parts(head, body);
         send(&self.passage, upstream, next)
             .await
             .map_err(|failure| RecallError::by(failure.how, StatusCode::BAD_GATEWAY, "got no answer to that"))

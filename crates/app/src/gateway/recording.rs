@@ -29,12 +29,13 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
     Gateway,
-    admission::{API_KEY_HEADER, TOKEN_HEADER},
+    admission::TOKEN_HEADER,
     answer_copy::AnswerCopy,
     completed_exchange::CompletedExchange,
     config::{GatewayMode, StoreFailureAction},
     decompress::{ContentCoding, DecompressError, expand},
     delivery::{DeliveryGuard, WaitingRequest},
+    headers::KEY_HEADERS,
     metrics::UnrecordedReason,
     reopening_store::ReopeningStore,
     request_body,
@@ -641,7 +642,7 @@ fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
         [header::AUTHORIZATION.as_str(), header::PROXY_AUTHORIZATION.as_str(), header::COOKIE.as_str()]
             .contains(&name)
             || name == TOKEN_HEADER.as_str()
-            || name == API_KEY_HEADER.as_str();
+            || KEY_HEADERS.contains(&name);
     if is_secret { None } else { headers.get(name)?.to_str().ok() }
 }
 

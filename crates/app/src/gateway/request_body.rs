@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
+use epitome::wire::Format;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -205,6 +206,22 @@ impl OutboundBody {
     /// Makes a body of one complete piece.
     pub(super) fn whole(bytes: Bytes, framing: BodyFraming) -> Self {
         Self::pieces([bytes], framing)
+    }
+
+    /// Makes the body of a request in `format` of its pieces, without what stands in the path.
+    pub(super) fn addressed(
+        pieces: impl IntoIterator<Item = Bytes>,
+        framing: BodyFraming,
+        format: Format,
+    ) -> (Self, u64) {
+        let mut pieces: Vec<Bytes> = pieces.into_iter().collect();
+        if format.has_target() {
+            let whole = pieces.concat();
+            let text = String::from_utf8_lossy(&whole);
+            pieces = vec![Bytes::from(format.without_target(&text).into_owned())];
+        }
+        let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+        (Self::pieces(pieces, framing), length)
     }
 
     /// Makes a body of several pieces.

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use epitome::wire::{Format, caller::RequestPurpose};
+use epitome::wire::{Format, endpoint::CallRoute};
 use http::{HeaderMap, HeaderName, Method, header, request::Parts};
 
 use super::compact_options::unescaped;
@@ -39,9 +39,6 @@ pub(super) enum Route {
 /// Formats of OpenAI, for routes that do not distinguish them.
 const OPENAI: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses];
 
-/// Route at which OpenAI compacts a history.
-const COMPACT: &str = "/v1/responses/compact";
-
 /// Headers by which some servers replace the method or path of a request.
 const OTHER_ROUTE: [HeaderName; 5] = [
     HeaderName::from_static("x-http-method-override"),
@@ -56,13 +53,22 @@ const UNESCAPED: usize = 4;
 
 /// Name of the route under which the configuration knows a call of this path.
 pub(super) fn own_route(path: &str) -> Cow<'_, str> {
-    let path = plain(path);
-    if path == COMPACT { Cow::Borrowed("/v1/responses") } else { path }
+    match call(path, "") {
+        Some((format, _)) => Cow::Borrowed(format.endpoint().route),
+        None => plain(path),
+    }
 }
 
-/// Purpose of a call of this path, if the path shows it.
-pub(super) fn purpose(path: &str) -> Option<RequestPurpose> {
-    (plain(path) == COMPACT).then_some(RequestPurpose::Compaction)
+/// The call at a path, and the format it is in.
+pub(super) fn call(path: &str, query: &str) -> Option<(Format, CallRoute)> {
+    let path = plain(path);
+    Format::ALL.into_iter().find_map(|format| Some((format, format.call_at(&path, query)?)))
+}
+
+/// Returns true if a path is below a version of some provider's interface.
+fn is_versioned(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    Format::ALL.into_iter().any(|format| format.has_version(first))
 }
 
 /// Returns true if the provider may read another method or path from the headers of a request.
@@ -74,13 +80,14 @@ impl Route {
     /// Finds the route of a request with this head.
     pub(super) fn of(head: &Parts) -> Self {
         let path = head.uri.path();
+        let is_below = is_versioned(path) && path.matches('/').count() > 1;
         match (&head.method, path) {
-            (_, "/v1/") => Self::Unknown,
-            (_, path) if path.starts_with("/v1/") && climbs(path) => Self::Unknown,
+            (_, path) if is_below && (path.ends_with('/') && path.matches('/').count() == 2) => Self::Unknown,
+            (_, path) if is_below && climbs(path) => Self::Unknown,
             (&Method::CONNECT, _) => Self::Unknown,
-            (&Method::POST, path) if let Some(format) = called(path) => Self::Call(format),
-            (_, path) if path.starts_with("/v1/") && wants_socket(&head.headers) => Self::Socket,
-            (_, path) if path.starts_with("/v1/") => Self::Pass(formats(path, &head.headers)),
+            (&Method::POST, path) if let Some((format, _)) = call(path, "") => Self::Call(format),
+            _ if is_below && wants_socket(&head.headers) => Self::Socket,
+            (_, path) if is_below => Self::Pass(formats(path, &head.headers)),
             (&Method::GET | &Method::HEAD, "/") => Self::Greeting,
             (&Method::GET | &Method::HEAD, "/healthz") => Self::Health,
             (&Method::GET | &Method::HEAD, "/readyz") => Self::Ready,
@@ -101,37 +108,32 @@ impl Route {
             | Self::Ready
             | Self::Metrics
             | Self::Savings
-            | Self::Unknown => {
-                if is_anthropic(headers) {
-                    Format::Anthropic
-                } else {
-                    Format::OpenaiChat
-                }
-            }
+            | Self::Unknown => client_format(headers).unwrap_or(Format::OpenaiChat),
         }
     }
 }
 
 /// Formats of the providers that may serve `path`.
 fn formats(path: &str, headers: &HeaderMap) -> &'static [Format] {
-    let below =
-        |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if below("/v1/messages") {
-        &[Format::Anthropic]
-    } else if below("/v1/responses") {
-        &[Format::OpenaiResponses]
-    } else if below("/v1/chat") {
-        &[Format::OpenaiChat]
-    } else if is_anthropic(headers) {
-        &[Format::Anthropic]
-    } else {
-        OPENAI
+    let owner = Format::ALL.into_iter().find(|format| format.owns_path(path));
+    match owner.or_else(|| client_format(headers)) {
+        Some(format) => alone(format),
+        None => OPENAI,
     }
 }
 
-/// Returns true if the headers show a client of Anthropic, for paths that do not tell.
-fn is_anthropic(headers: &HeaderMap) -> bool {
-    headers.contains_key("anthropic-version") || headers.contains_key("x-api-key")
+/// A format in a list of its own.
+fn alone(format: Format) -> &'static [Format] {
+    Format::ALL.iter().position(|other| *other == format).map_or(OPENAI, |at| &ALL[at..=at])
+}
+
+/// Every format, at an address that stays.
+static ALL: [Format; Format::ALL.len()] = Format::ALL;
+
+/// Format of the client that the headers show, for paths that do not tell.
+fn client_format(headers: &HeaderMap) -> Option<Format> {
+    let shows = |format: &Format| headers.keys().any(|name| format.is_client_header(name.as_str()));
+    Format::ALL.into_iter().find(shows)
 }
 
 fn wants_socket(headers: &HeaderMap) -> bool {
@@ -139,20 +141,10 @@ fn wants_socket(headers: &HeaderMap) -> bool {
     asked.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Format of the calls at `path`.
-fn called(path: &str) -> Option<Format> {
-    match &*plain(path) {
-        "/v1/chat/completions" => Some(Format::OpenaiChat),
-        "/v1/responses" | COMPACT => Some(Format::OpenaiResponses),
-        "/v1/messages" => Some(Format::Anthropic),
-        _ => None,
-    }
-}
-
 /// Normalises a path as the loosest server reads it: unescaped, in lower case, without empty segments and a
 /// slash at its end.
 fn plain(path: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/_.-".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/_.-:".contains(&byte);
     if path.bytes().all(is_plain) && !path.contains("//") && !path.ends_with('/') {
         return Cow::Borrowed(path);
     }
@@ -192,6 +184,8 @@ fn climbs(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use epitome::wire::caller::RequestPurpose;
+
     use super::*;
 
     #[track_caller]
@@ -230,7 +224,8 @@ mod tests {
             (&*own_route("/v1//Responses/compact"), &*own_route("/v1/Messages/")),
             ("/v1/responses", "/v1/messages")
         );
-        assert_eq!(purpose("/v1/responses/%63ompact"), Some(RequestPurpose::Compaction));
+        let compaction = call("/v1/responses/%63ompact", "").and_then(|(_, route)| route.purpose);
+        assert_eq!(compaction, Some(RequestPurpose::Compaction));
         check("POST /v1/messages/batches", &[], Route::Pass(&[Format::Anthropic]));
     }
 

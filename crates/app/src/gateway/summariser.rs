@@ -98,10 +98,10 @@ impl SessionSummarisers {
     }
 
     /// Access to the session's model that a request with this head provides.
-    pub(super) fn model_access(&self, head: &Parts) -> Option<Arc<ModelAccess>> {
+    pub(super) fn model_access(&self, head: &Parts, format: Format) -> Option<Arc<ModelAccess>> {
         match self {
             Self::BuiltIn | Self::Model(_) => None,
-            Self::Session { .. } => Some(Arc::new(ModelAccess::of(head))),
+            Self::Session { .. } => Some(Arc::new(ModelAccess::of(head, format))),
         }
     }
 
@@ -168,9 +168,9 @@ impl fmt::Debug for ModelAccess {
 }
 
 impl ModelAccess {
-    fn of(head: &Parts) -> Self {
+    fn of(head: &Parts, format: Format) -> Self {
         let secrets = secrets(&head.headers, head.uri.query().unwrap_or_default());
-        Self { uri: place(&head.uri), headers: headers::for_summary_request(&head.headers), secrets }
+        Self { uri: place(&head.uri, format), headers: headers::for_summary_request(&head.headers), secrets }
     }
 
     fn host(&self) -> &str {
@@ -178,13 +178,12 @@ impl ModelAccess {
     }
 }
 
-/// Address for a request of our own: OpenAI compacts histories at a route below the one that continues them.
-fn place(uri: &Uri) -> Uri {
+/// Address for a request of our own: it continues a history, and its answer comes in one piece.
+fn place(uri: &Uri, format: Format) -> Uri {
     let shorter = || {
-        let path = uri.path().strip_suffix("/responses/compact")?;
-        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let path = format.whole_call(uri.path_and_query()?.as_str())?;
         let mut parts = uri.clone().into_parts();
-        parts.path_and_query = Some(PathAndQuery::try_from(format!("{path}/responses{query}")).ok()?);
+        parts.path_and_query = Some(PathAndQuery::try_from(path).ok()?);
         Uri::from_parts(parts).ok()
     };
     shorter().unwrap_or_else(|| uri.clone())
@@ -269,7 +268,7 @@ impl SessionModel {
                 limit_name: limit_name(self.means.uri.host().unwrap_or_default()),
             })
         });
-        Bytes::from(body)
+        Bytes::from(self.format.without_target(&body).into_owned())
     }
 
     /// Asks once. The timeout covers the whole answer.
@@ -382,7 +381,7 @@ mod tests {
                 ("anthropic-version", "2023-06-01"),
             ],
         );
-        let means = Arc::new(ModelAccess::of(&head));
+        let means = Arc::new(ModelAccess::of(&head, Format::Anthropic));
         let secrets: Vec<&str> = means.secrets.iter().map(ExposeSecret::expose_secret).collect();
         for secret in ["canary-query", "canary-bearer", "canary-plain", "canary-cookie"] {
             assert!(secrets.contains(&secret), "{secret} of {secrets:?}");
@@ -407,7 +406,7 @@ mod tests {
         let upstreams = Arc::new(
             UpstreamPool::new(Vec::new(), &config::GatewayLimits::default()).expect("nobody is somebody"),
         );
-        let means = Arc::new(ModelAccess::of(&head("https://h/v1/messages", &[])));
+        let means = Arc::new(ModelAccess::of(&head("https://h/v1/messages", &[]), Format::Anthropic));
         for (model, window, expect) in [
             ("m", None, DEFAULT_MODEL_WINDOW.0),
             ("m", Some(9_000), 9_000),
@@ -430,7 +429,7 @@ mod tests {
             ("http://h:1/x/v1/responses/compact?a=b", "http://h:1/x/v1/responses?a=b"),
             ("https://h/v1/responses", "https://h/v1/responses"),
         ] {
-            assert_eq!(place(&uri.parse().expect("an address")), expect);
+            assert_eq!(place(&uri.parse().expect("an address"), Format::OpenaiResponses), expect);
         }
     }
 }

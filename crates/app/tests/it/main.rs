@@ -13,3 +13,10 @@ mod round_trip;
 mod serve;
 mod tidy;
 mod view;
+
+/// The formats in which the tests write out what clients and providers say. Gemini is tried in tests of its own.
+const SCRIPTED: [epitome::wire::Format; 3] = [
+    epitome::wire::Format::OpenaiChat,
+    epitome::wire::Format::OpenaiResponses,
+    epitome::wire::Format::Anthropic,
+];

@@ -27,7 +27,7 @@ impl WireProtocol {
             Self::Anthropic => RawDialect::Anthropic,
             Self::OpenaiChat => RawDialect::OpenaiChat,
             Self::OpenaiResponses => RawDialect::OpenaiResponses,
-            Self::Gemini => RawDialect::Native("gemini".to_owned()),
+            Self::Gemini => RawDialect::Gemini,
         }
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn tools(format: Format) -> String {
             }
             Format::OpenaiChat => json!({"type": "function", "function":
                 {"name": name, "description": description, "parameters": schema}}),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
     };
     Value::Array(TOOLS.map(tool).to_vec()).to_string()

@@ -6,7 +6,7 @@
 
 use epitome_core::{TokenCounter, Tokens, tokens::EstimateCounter};
 use epitome_wire::{
-    Format, history_rewrite,
+    history_rewrite,
     incoming::{IncomingRequest, RequestFrame},
     render::CacheBreakpoints,
 };
@@ -49,7 +49,7 @@ pub(super) fn fits_unchanged(
 fn is_to_be_marked(setup: &SessionSetup, body: &str) -> bool {
     let placed = matches!(setup.calls.options.breakpoints, CacheBreakpoints::Placed { .. });
     placed
-        && setup.calls.format == Format::Anthropic
+        && setup.calls.format.caches_at_marks_only()
         && !history_rewrite::has_cache_marks(setup.calls.format, body)
 }
 

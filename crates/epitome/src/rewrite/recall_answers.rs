@@ -154,7 +154,7 @@ pub(crate) fn as_client_saw(
     let seen = match told {
         RecallAnswerForm::Joined(seen) | RecallAnswerForm::Without { seen, .. } => seen,
     };
-    if ticket.format == Format::OpenaiResponses {
+    if ticket.format.answers_are_items() {
         // In Responses every item is separate, and only the calls are hidden.
         return hidden_calls(ticket, answer);
     }
@@ -174,16 +174,14 @@ pub(crate) fn as_client_saw(
 /// still sent again as the model wrote them.
 fn hidden_calls(ticket: &PendingRecord, answer: Vec<Event>) -> Vec<Event> {
     let is_call = |event: &Event| event.fact.calls().any(|call| recall_tool::is_recall_call(call).is_some());
-    let hide = |event: Event| match ticket.format {
-        _ if !is_said(&event) => event,
+    let hide = |event: Event| match event {
+        event if !is_said(&event) => event,
         // The provider has not stored this item, and would refuse a reference to it.
-        Format::OpenaiResponses if !ticket.keeps_answer && is_unsealed(&event) => {
+        event if !ticket.keeps_answer && is_unsealed(&event) => {
             Event { fact: Fact::Carried { kind: "reasoning_unsealed".to_owned() }, ..hidden(event) }
         }
-        Format::OpenaiResponses if !is_call(&event) => {
-            Event { origin: Some(HIDDEN_ORIGIN.to_owned()), ..event }
-        }
-        _ => hidden(event),
+        event if !is_call(&event) => Event { origin: Some(HIDDEN_ORIGIN.to_owned()), ..event },
+        event => hidden(event),
     };
     answer.into_iter().map(hide).collect()
 }

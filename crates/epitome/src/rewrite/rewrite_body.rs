@@ -276,11 +276,11 @@ impl RewriteState {
     /// Positions of cache marks to place: only if the client has none, and its provider requires them.
     fn marks(&mut self, setup: &SessionSetup, body: &str) -> Option<CacheBreakpoints> {
         let placed = matches!(setup.calls.options.breakpoints, CacheBreakpoints::Placed { .. });
-        if !placed || setup.calls.format != Format::Anthropic {
+        if !placed || !setup.calls.format.caches_at_marks_only() {
             return None;
         }
         // A client that has asked once goes on asking, so as long as the word is there nothing need be parsed.
-        self.marked = body.contains("\"cache_control\"")
+        self.marked = setup.calls.format.mark_key().is_some_and(|key| body.contains(key))
             && (self.marked || history_rewrite::has_cache_marks(setup.calls.format, body));
         (!self.marked).then_some(setup.calls.options.breakpoints)
     }

@@ -18,6 +18,7 @@ use std::{
 use epitome_core::Tokens;
 use epitome_wire::{
     Format,
+    endpoint::KeyHeader,
     plain_request::{OutputLimitName, PlainRequest},
 };
 use reqwest::{
@@ -178,7 +179,7 @@ impl RemoteSummariserBuilder {
 
     /// Builds the summariser.
     pub fn build(self) -> Result<RemoteSummariser, SummariserBuildError> {
-        let (url, host) = address::endpoint(self.format, &self.address)?;
+        let (url, host) = address::endpoint(self.format, &self.model, &self.address)?;
         provide_tls();
         let client = Client::builder()
             .connect_timeout(self.timeouts.connect)
@@ -275,8 +276,11 @@ impl RemoteSummariser {
     }
 
     async fn exchange(&self, body: &str, key: Option<&SecretString>) -> Result<ModelDraft, SummarizeError> {
-        let post =
-            self.client.post(self.url.clone()).headers(headers(self.format, key)).body(body.to_owned());
+        let post = self
+            .client
+            .post(self.url.clone())
+            .headers(headers(self.format, key))
+            .body(self.format.without_target(body).into_owned());
         let sent = timeout(self.timeouts.first_byte, post.send()).await;
         let response = sent
             .map_err(|_| self.late(TimeoutStep::FirstByte, self.timeouts.first_byte))?
@@ -373,14 +377,13 @@ impl fmt::Debug for RemoteSummariser {
 fn headers(format: Format, key: Option<&SecretString>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if format == Format::Anthropic {
-        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    let endpoint = format.endpoint();
+    for (name, value) in endpoint.headers {
+        headers.insert(*name, HeaderValue::from_static(value));
     }
-    let named = key.map(|key| match format {
-        Format::Anthropic => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
-        Format::OpenaiChat | Format::OpenaiResponses => {
-            (header::AUTHORIZATION, format!("Bearer {}", key.expose_secret()))
-        }
+    let named = key.map(|key| match endpoint.key {
+        KeyHeader::Named(name) => (HeaderName::from_static(name), key.expose_secret().to_owned()),
+        KeyHeader::Bearer => (header::AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
     });
     if let Some((name, value)) = named {
         let mut value =

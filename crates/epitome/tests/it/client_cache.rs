@@ -168,13 +168,14 @@ fn with_examples(format: Format, pairs: usize, asks: &str) -> String {
         }
         Format::OpenaiResponses => json!({"model": "gpt-4.1", "max_output_tokens": 100,
             "instructions": "Sort tickets.", "input": history, "store": false}),
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
     .to_string()
 }
 
 #[test]
 fn a_request_that_is_first_seen_and_fits_goes_on_whole() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         for window in [9_000, 12_000] {
             let mut gateway = Gateway::new();
             gateway.composing.window = Some(Tokens(window));
@@ -200,6 +201,7 @@ fn a_request_that_is_first_seen_and_fits_goes_on_whole() {
                     "status": "completed", "output": [{"type": "message", "id": "msg", "role": "assistant",
                         "status": "completed", "content": [{"type": "output_text", "text": "lift", "annotations": []}]}]})
                 }
+                Format::Gemini => unreachable!("it is tried in tests of its own"),
             };
             gateway.answer(ticket, format, &answer);
             let body = with_examples(format, 50, "Ticket 52: the roof leaks.");

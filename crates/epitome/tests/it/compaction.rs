@@ -90,7 +90,7 @@ proptest! {
         let whole = histories::context(&events);
         let line = EventLine::new(events);
         let ceiling = Tokens(whole.tokens().0 * share / 100);
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             for rules in [ProviderRules::of(format), ProviderRules::of(format).with(ProviderRule::PrefillRefused).with(ProviderRule::FirstIsUser)] {
                 if let Some(compacted) = run(&whole, ceiling, format, &rules) {
                     assert_accounted(&compacted.context, &line);

@@ -31,7 +31,7 @@ fn play(gateway: &mut Gateway, agent: &mut Agent, turns: usize) -> Vec<String> {
 
 #[test]
 fn the_tool_is_offered_from_a_sessions_first_call_on_or_never() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         for begins_with in [false, true] {
             let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
             gateway.composing.recall = begins_with;
@@ -72,7 +72,7 @@ fn the_tool_is_still_offered_after_the_client_had_its_history_compacted_without_
 
 #[test]
 fn a_session_that_has_been_answered_before_is_offered_nothing() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
         gateway.composing.recall = true;
         agent.goes_on(&result(0));
@@ -103,7 +103,7 @@ fn a_client_that_changes_its_history_begins_an_epoch_whether_or_not_the_gateway_
 
 #[test]
 fn a_client_that_drops_its_tools_or_takes_them_up_again_begins_an_epoch() {
-    for (format, restarts) in Format::ALL.into_iter().zip([false, true].into_iter().cycle()) {
+    for (format, restarts) in crate::SCRIPTED.into_iter().zip([false, true].into_iter().cycle()) {
         let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
         play(&mut gateway, &mut agent, 3);
         let mut epoch = 0;

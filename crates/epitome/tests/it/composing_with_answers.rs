@@ -97,7 +97,7 @@ fn is_told_of(calls: &[CallRow], body: &str) -> bool {
 
 #[test]
 fn a_request_that_only_grows_is_written_with_its_answer() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let waiting = Waiting::new(format);
         let left = sent(&waiting.outgoing, &waiting.body);
         let thread = waiting.ticket.thread;
@@ -110,7 +110,7 @@ fn a_request_that_only_grows_is_written_with_its_answer() {
 
 #[test]
 fn where_somebody_noted_something_meanwhile_the_call_is_told_beside_and_the_session_goes_on() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let waiting = Waiting::new(format);
         let left = sent(&waiting.outgoing, &waiting.body);
         let (store, thread) = (Arc::clone(waiting.store()), waiting.ticket.thread);
@@ -129,7 +129,7 @@ fn where_somebody_noted_something_meanwhile_the_call_is_told_beside_and_the_sess
 
 #[test]
 fn where_somebody_else_went_on_meanwhile_both_go_on() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let waiting = Waiting::new(format);
         let left = sent(&waiting.outgoing, &waiting.body);
         let store = Arc::clone(waiting.store());
@@ -150,7 +150,7 @@ fn where_somebody_else_went_on_meanwhile_both_go_on() {
 
 #[test]
 fn where_two_begin_the_same_session_at_once_it_is_one() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let mut gateway = Gateway::new();
         let store = Arc::clone(gateway.recorder.store());
         let mut other = Gateway::on(Arc::clone(&store));
@@ -169,7 +169,7 @@ fn where_two_begin_the_same_session_at_once_it_is_one() {
 
 #[test]
 fn a_call_that_never_left_is_not_told() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let mut waiting = Waiting::new(format);
         let left = sent(&waiting.outgoing, &waiting.body);
         waiting.gateway.recorder.note_call_not_sent(&mut waiting.ticket, Timestamp(9_000)).unwrap();
@@ -183,7 +183,7 @@ fn a_call_that_never_left_is_not_told() {
 
 #[test]
 fn what_a_kill_took_along_is_asked_again_and_nothing_is_there_twice() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let Waiting { gateway, mut agent, ticket, outgoing, body } = Waiting::new(format);
         let (thread, left) = (ticket.thread, sent(&outgoing, &body));
         let mut gateway = gateway.restarted();

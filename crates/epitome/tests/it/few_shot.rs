@@ -51,6 +51,7 @@ impl Talk {
             }
             Format::OpenaiResponses => json!({"model": "gpt-4.1", "max_output_tokens": 100,
                 "instructions": "Sort tickets.", "input": said, "store": false}),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
         .to_string()
     }
@@ -73,6 +74,7 @@ impl Talk {
                 "role": "assistant", "status": "completed",
                 "content": [{"type": "output_text", "text": text, "annotations": []}]}]})
             }
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
     }
 
@@ -108,7 +110,7 @@ fn long(number: usize) -> String {
 
 #[test]
 fn examples_a_system_prompt_and_the_newest_words_outlast_every_compaction() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let mut gateway = gateway();
         let mut talk = Talk::new(format, EXAMPLES);
         let mut compactions = 0;
@@ -138,7 +140,7 @@ fn examples_a_system_prompt_and_the_newest_words_outlast_every_compaction() {
 
 #[test]
 fn examples_go_where_nothing_else_makes_a_request_fit() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let mut gateway = gateway();
         let mut talk = Talk::new(format, EXAMPLES);
         talk.said.push(message("user", "Ticket 51: the lift is stuck."));
@@ -169,7 +171,7 @@ fn examples_go_where_nothing_else_makes_a_request_fit() {
 
 #[test]
 fn examples_that_leave_no_room_for_work_are_a_past_like_any_other() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let mut gateway = gateway();
         let mut talk = Talk::new(format, 4 * EXAMPLES);
         talk.said.push(message("user", "Ticket 51: the lift is stuck."));

@@ -51,3 +51,7 @@ mod histories;
 #[path = "../../../core/tests/it/histories.rs"]
 #[expect(dead_code, reason = "what only the core is tried with")]
 mod some_histories;
+
+/// The formats in which the tests write out what clients and providers say. Gemini is tried in tests of its own.
+const SCRIPTED: [epitome::Format; 3] =
+    [epitome::Format::OpenaiChat, epitome::Format::OpenaiResponses, epitome::Format::Anthropic];

@@ -133,7 +133,7 @@ fn what_stands_beside_a_prompt_is_in_every_request() {
     let blocks = [project.as_str(), SKILLS, SURROUNDINGS];
     for policy in Policy::builtin() {
         for (format, is_one_text) in
-            Format::ALL.into_iter().flat_map(|format| [(format, false), (format, true)])
+            crate::SCRIPTED.into_iter().flat_map(|format| [(format, false), (format, true)])
         {
             let first = message(format, &[&project, SKILLS, SURROUNDINGS, NAG, PROMPT], is_one_text);
             let mut task = Task::new(policy, format, first);
@@ -162,7 +162,7 @@ fn the_newest_form_takes_the_place_of_the_older_one() {
     let (old, new) = (project("Use tabs.", "2026-11-15"), project("Use spaces.", "2026-11-16"));
     let changed = "<system-reminder>\nThe date has changed. Today's date is now 2026-11-17. DO NOT mention this.\n\
                    </system-reminder>";
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let policy = Policy::named("epitome").unwrap();
         let mut task = Task::new(policy, format, message(format, &[&old, SURROUNDINGS, PROMPT], false));
         for _ in 0..14 {
@@ -289,7 +289,7 @@ async fn a_session_of_the_library_keeps_it_whoever_summarises_and_when_it_is_reo
 #[test]
 fn a_request_without_a_session_keeps_it_too() {
     let project = project("Use tabs.", "2026-11-15");
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let mut agent = Agent::new(format);
         agent.history = vec![message(format, &[&project, SURROUNDINGS, PROMPT], true)];
         for turn in 0..30 {

@@ -189,6 +189,7 @@ async fn each_format_is_asked_at_its_address_with_its_headers() {
         let (authorization, key, version) = match format {
             Format::Anthropic => (None, Some(CANARY), Some("2023-06-01")),
             Format::OpenaiChat | Format::OpenaiResponses => (Some(bearer.as_str()), None, None),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         };
         assert_eq!(seen.header("authorization"), authorization);
         assert_eq!(seen.header("x-api-key"), key);

@@ -22,7 +22,7 @@ pub(super) fn recorded_lines<'e, 'a>(
     format: Format,
     entries: &'e [SourceEvent<'a>],
 ) -> Vec<HistoryLine<'e, 'a>> {
-    if format == Format::OpenaiResponses {
+    if format.provider().answers_are_items() {
         return entries.iter().map(|entry| HistoryLine::Whole(vec![entry])).collect();
     }
     let mut lines = Vec::new();
@@ -52,10 +52,11 @@ pub(super) fn legal_lines<'e, 'a>(
     let mut outcomes = ResultsByCall::of(entries);
     // With history stored by the provider, a result's call may be there.
     let remote = head.has("previous_response_id") || head.has("conversation");
-    let groups = match format {
-        // In Responses an answer consists of as many items as follow each other.
-        Format::OpenaiResponses => grouped(entries, FragmentGrouping::Neighbours),
-        Format::OpenaiChat | Format::Anthropic => grouped(entries, FragmentGrouping::Named),
+    // Where answers are items, one consists of as many as follow each other.
+    let groups = if format.provider().answers_are_items() {
+        grouped(entries, FragmentGrouping::Neighbours)
+    } else {
+        grouped(entries, FragmentGrouping::Named)
     };
     let mut lines = Vec::new();
     for group in groups {

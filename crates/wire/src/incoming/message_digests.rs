@@ -9,7 +9,7 @@
 //! - a Responses item's id and status, whoever made it;
 //! - notes in users' messages (see [`moving_notes`]).
 
-use epitome_core::{Digest, Fact, event::CallForm};
+use epitome_core::{Digest, event::CallForm};
 
 use super::{UnitSpeaker, moving_notes, piece_properties::is_kind};
 use crate::{
@@ -19,74 +19,92 @@ use crate::{
 };
 
 /// Digests that a message is recognised by.
-pub(super) struct MessageDigests {
+pub(crate) struct MessageDigests {
     /// As a whole, standing alone; `None` if it has no content.
-    pub(super) digest: Option<Digest>,
+    pub(crate) digest: Option<Digest>,
     /// By its pieces, if it may be joined with its neighbours.
-    pub(super) joins: Option<Vec<Digest>>,
+    pub(crate) joins: Option<Vec<DigestPiece>>,
     /// True if a client put one of its moving notes into it.
-    pub(super) noted: bool,
+    pub(crate) noted: bool,
+    /// Extent of the answer it belongs to.
+    pub(crate) run: AnswerRun,
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DigestPiece {
+    /// A piece that stands by itself.
+    Whole(Digest),
+    /// A text that goes on in the next piece, if that is one too.
+    Running(Box<str>),
+}
+
+/// Extent of an answer in a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AnswerRun {
+    /// One message, or item.
+    #[default]
+    Message,
+    /// All contents of the model that follow each other.
+    Contents,
 }
 
 /// The digest of a message from its pieces.
-fn whole<'p>(format: Format, role: &str, pieces: impl IntoIterator<Item = &'p Digest>) -> Digest {
+fn whole(dialect: &str, role: &str, pieces: &[DigestPiece]) -> Digest {
     let mut out = Vec::new();
     normal_digest::text(&mut out, b"recognised");
-    normal_digest::text(&mut out, format.dialect().name().as_bytes());
+    normal_digest::text(&mut out, dialect.as_bytes());
     normal_digest::text(&mut out, role.as_bytes());
+    let mut running = String::new();
     for piece in pieces {
-        out.extend(piece.0);
+        match piece {
+            DigestPiece::Running(text) => running.push_str(text),
+            DigestPiece::Whole(digest) => {
+                end_text(&mut running, &mut out);
+                out.extend(digest.0);
+            }
+        }
     }
+    end_text(&mut running, &mut out);
     Digest::of(&out)
 }
 
-/// Digests of an item of a history, or of an answer. `fact` is the fact it was read as.
-pub(super) fn message_digests(format: Format, item: &Json<'_>, fact: &Fact) -> MessageDigests {
-    let is_message =
-        item.text_at("role").is_some() && (format != Format::OpenaiResponses || is_message(item));
-    if !is_message {
-        let digest = if is_silent(item) { None } else { Some(other(format, item)) };
-        return MessageDigests { digest, joins: None, noted: false };
+/// Ends a text that went on over several pieces.
+fn end_text(running: &mut String, out: &mut Vec<u8>) {
+    let text = std::mem::take(running);
+    let text = text.trim();
+    if !text.is_empty() {
+        out.extend(written(|out| tagged(out, "text", text)).0);
     }
-    let role = item.text_at("role").unwrap_or_default();
-    let mut pieces = DigestCollector { format, found: Vec::new(), noted: false };
-    match (format, role) {
-        (Format::OpenaiChat, "assistant") => pieces.chat_answer(item),
-        (_, "assistant") => pieces.content(item.get("content"), DigestCollector::answered),
-        (_, "user") => {
-            pieces.beside(item);
-            pieces.content(item.get("content"), DigestCollector::asked);
-        }
-        _ => {
-            pieces.beside(item);
-            pieces.content(item.get("content"), DigestCollector::told);
-        }
-    }
-    let DigestCollector { found, noted, .. } = pieces;
-    let says_nothing = found.is_empty() && (role == "assistant" || noted);
-    let digest = (!says_nothing).then(|| whole(format, role, &found));
-    let may_join = match fact {
-        Fact::UserSaid { .. } => true,
-        Fact::AssistantSaid { .. } => format != Format::OpenaiResponses,
-        Fact::ToolReturned { .. } => format == Format::Anthropic,
-        _ => false,
-    };
-    MessageDigests { digest, joins: (may_join && !says_nothing).then_some(found), noted }
+}
+
+/// Properties of an item that its provider knows.
+pub(crate) struct MessageShape {
+    /// True if it is a message, with a role and content.
+    pub(crate) is_message: bool,
+    /// Role of its author, if the item has another name for it.
+    pub(crate) role: Option<&'static str>,
+    /// Collects the pieces of an answer.
+    pub(crate) answer: fn(&mut DigestCollector, &Json<'_>),
+    /// Collects the pieces of a user's message.
+    pub(crate) asked: fn(&mut DigestCollector, &Json<'_>),
+    /// Members of a message that say nothing.
+    pub(crate) unsaid: &'static [&'static str],
+    /// True if it may be joined with its neighbours.
+    pub(crate) may_join: bool,
+    /// Extent of the answer it belongs to.
+    pub(crate) run: AnswerRun,
 }
 
 /// The digest of a message in which a client describes its surroundings before users speak, the same for any content.
 pub(super) fn preamble_digest(format: Format) -> Digest {
-    whole(format, "setup", &[])
+    whole(format.dialect().name(), "setup", &[])
 }
 
 /// The digest of joined messages, from the pieces of them all.
-pub(super) fn joined(format: Format, speaker: UnitSpeaker, pieces: &[Digest]) -> Digest {
+pub(super) fn joined(format: Format, speaker: UnitSpeaker, pieces: &[DigestPiece]) -> Digest {
     let role = if speaker == UnitSpeaker::Model { "assistant" } else { "user" };
-    whole(format, role, pieces)
-}
-
-fn is_message(item: &Json<'_>) -> bool {
-    item.text_at("type").is_none_or(|kind| kind == "message")
+    whole(format.dialect().name(), role, pieces)
 }
 
 /// Returns true if a Responses item need not be sent back: reasoning, or a note about other items.
@@ -95,7 +113,7 @@ fn is_silent(item: &Json<'_>) -> bool {
 }
 
 /// Digest of an item that is not a message.
-fn other(format: Format, item: &Json<'_>) -> Digest {
+fn other(dialect: &str, item: &Json<'_>) -> Digest {
     let kind = item.text_at("type").unwrap_or_default();
     let text = |key: &str| item.text_at(key);
     let call = match (kind, text("call_id"), text("name")) {
@@ -108,7 +126,7 @@ fn other(format: Format, item: &Json<'_>) -> Digest {
         _ => None,
     };
     let piece = call.unwrap_or_else(|| written(|out| any_item(out, item)));
-    whole(format, "", &[piece])
+    whole(dialect, "", &[DigestPiece::Whole(piece)])
 }
 
 fn any_item(out: &mut Vec<u8>, item: &Json<'_>) {
@@ -129,13 +147,88 @@ fn any_item(out: &mut Vec<u8>, item: &Json<'_>) {
 }
 
 /// Collects the pieces of a message.
-struct DigestCollector {
-    format: Format,
-    found: Vec<Digest>,
+#[derive(Default)]
+pub(crate) struct DigestCollector {
+    found: Vec<DigestPiece>,
     noted: bool,
 }
 
 impl DigestCollector {
+    /// Digests of an item of a history, or of an answer.
+    pub(crate) fn digests_of(dialect: &str, item: &Json<'_>, shape: &MessageShape) -> MessageDigests {
+        if !shape.is_message {
+            let digest = if is_silent(item) { None } else { Some(other(dialect, item)) };
+            return MessageDigests { digest, joins: None, noted: false, run: AnswerRun::Message };
+        }
+        let role = shape.role.or(item.text_at("role")).unwrap_or_default();
+        let mut pieces = Self::default();
+        match role {
+            "assistant" => (shape.answer)(&mut pieces, item),
+            "user" => {
+                pieces.beside(item, shape.unsaid);
+                (shape.asked)(&mut pieces, item);
+            }
+            _ => {
+                pieces.beside(item, shape.unsaid);
+                pieces.content(item.get("content"), Self::told);
+            }
+        }
+        let Self { found, noted } = pieces;
+        let is_blank =
+            |piece: &DigestPiece| matches!(piece, DigestPiece::Running(text) if text.trim().is_empty());
+        let says_nothing = found.iter().all(is_blank) && (role == "assistant" || noted);
+        let digest = (!says_nothing).then(|| whole(dialect, role, &found));
+        MessageDigests {
+            digest,
+            joins: (shape.may_join && !says_nothing).then_some(found),
+            noted,
+            run: shape.run,
+        }
+    }
+
+    /// Collects the pieces of an answer that is a list of blocks.
+    pub(crate) fn block_answer(&mut self, message: &Json<'_>) {
+        self.content(message.get("content"), Self::answered);
+    }
+
+    /// Collects the pieces of a user's message that is a list of blocks.
+    pub(crate) fn block_question(&mut self, message: &Json<'_>) {
+        self.content(message.get("content"), Self::asked);
+    }
+
+    /// Collects a text that may go on in the next piece.
+    pub(crate) fn running_text(&mut self, text: &str) {
+        self.found.push(DigestPiece::Running(text.into()));
+    }
+
+    /// Collects a user's text.
+    pub(crate) fn user_text(&mut self, text: &str) {
+        let plain = moving_notes::without_notes(text);
+        self.noted |= plain.at_an_end;
+        self.text(plain.rest.as_deref().unwrap_or(text));
+    }
+
+    /// Collects a call that is known by its function's name.
+    pub(crate) fn named_call(&mut self, name: &str, given: Option<&Json<'_>>) {
+        self.found.push(DigestPiece::Whole(call("", name, None, CallForm::Function, given)));
+    }
+
+    /// Collects a result that is known by its function's name.
+    pub(crate) fn named_result(&mut self, name: &str, response: Option<&Json<'_>>) {
+        self.push(|out| {
+            tagged(out, "result", name);
+            response.into_iter().for_each(|response| normal_digest::plain(out, response));
+        });
+    }
+
+    /// Collects a part by its members, without some of them.
+    pub(crate) fn part(&mut self, part: &Json<'_>, unsaid: &[&str]) {
+        let keep = |key: &str, value: &Json<'_>| !value.is_null() && !unsaid.contains(&key);
+        self.push(|out| {
+            normal_digest::object(out, part, keep, |out, _, value| normal_digest::plain(out, value));
+        });
+    }
+
     /// Collects the pieces of a content: a string is one text.
     fn content(&mut self, content: Option<&Json<'_>>, block: fn(&mut Self, &Json<'_>)) {
         let Some(content) = content.filter(|content| !content.is_null()) else { return };
@@ -147,7 +240,7 @@ impl DigestCollector {
     }
 
     fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.found.push(written(write));
+        self.found.push(DigestPiece::Whole(written(write)));
     }
 
     fn text(&mut self, text: &str) {
@@ -160,9 +253,7 @@ impl DigestCollector {
     /// Collects a block of a user's message.
     fn asked(&mut self, block: &Json<'_>) {
         let Some(text) = text_of(block) else { return self.other_block(block) };
-        let plain = moving_notes::without_notes(text);
-        self.noted |= plain.at_an_end;
-        self.text(plain.rest.as_deref().unwrap_or(text));
+        self.user_text(text);
     }
 
     /// Collects a block of any other author's message.
@@ -180,7 +271,13 @@ impl DigestCollector {
             Some("refusal") => self.refusal(block.text_at("refusal").unwrap_or_default()),
             Some("tool_use") => match (block.text_at("id"), block.text_at("name")) {
                 (Some(id), Some(name)) => {
-                    self.found.push(call(id, name, None, CallForm::Function, block.get("input")));
+                    self.found.push(DigestPiece::Whole(call(
+                        id,
+                        name,
+                        None,
+                        CallForm::Function,
+                        block.get("input"),
+                    )));
                 }
                 _ => self.other_block(block),
             },
@@ -202,7 +299,7 @@ impl DigestCollector {
     }
 
     /// Collects a Chat answer, which keeps its calls beside its content.
-    fn chat_answer(&mut self, message: &Json<'_>) {
+    pub(crate) fn chat_answer(&mut self, message: &Json<'_>) {
         self.content(message.get("content"), Self::answered);
         self.refusal(message.text_at("refusal").unwrap_or_default());
         if let Some(audio) = message.get("audio").filter(|audio| !audio.is_null()) {
@@ -212,21 +309,25 @@ impl DigestCollector {
             });
         }
         for one in message.array_at("tool_calls") {
-            self.found.push(chat_call(one));
+            self.found.push(DigestPiece::Whole(chat_call(one)));
         }
         if let Some(called) = message.get("function_call").filter(|called| !called.is_null()) {
             let name = called.text_at("name").unwrap_or_default();
-            self.found.push(call(name, name, None, CallForm::Function, called.get("arguments")));
+            self.found.push(DigestPiece::Whole(call(
+                name,
+                name,
+                None,
+                CallForm::Function,
+                called.get("arguments"),
+            )));
         }
     }
 
     /// Collects the members beside the content of a message that is not an answer.
-    fn beside(&mut self, message: &Json<'_>) {
-        let is_item = self.format == Format::OpenaiResponses;
+    fn beside(&mut self, message: &Json<'_>, unsaid: &[&str]) {
         let keep = |key: &str, value: &Json<'_>| match key {
             "role" | "content" | "cache_control" => false,
-            "type" | "id" | "status" | "internal_chat_message_metadata_passthrough" => !is_item,
-            _ => !value.is_null(),
+            key => !value.is_null() && !unsaid.contains(&key),
         };
         if message.members().iter().any(|(key, value)| keep(key, value)) {
             self.push(|out| {

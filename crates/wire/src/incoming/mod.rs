@@ -33,6 +33,7 @@ use epitome_core::{
     id::{AnswerId, ModelName},
 };
 
+pub(crate) use self::message_digests::{AnswerRun, DigestCollector, MessageDigests, MessageShape};
 pub use self::{frame::RequestFrame, memo::MessageMemo};
 use self::{
     memo::PieceKind,
@@ -141,16 +142,13 @@ impl<'a> IncomingRequest<'a> {
 
     /// The model it asks.
     pub fn model(&self) -> Option<ModelName> {
-        self.setting("model")?.as_text().map(ModelName::from)
+        let model = self.setting("model")?;
+        model.as_text().map(|model| self.format.provider().model_name(model).into())
     }
 
     /// Output limit in tokens, if it sets one.
     pub fn answer_limit(&self) -> Option<u64> {
-        let names = ["max_completion_tokens", "max_output_tokens", "max_tokens"];
-        names
-            .into_iter()
-            .find_map(|name| self.member(name)?.value.raw.parse().ok())
-            .filter(|limit| *limit > 0)
+        self.format.provider().answer_limit(&|name| self.setting(name)).filter(|limit| *limit > 0)
     }
 
     /// Returns true if it asks for a streamed answer.
@@ -167,6 +165,9 @@ impl<'a> IncomingRequest<'a> {
     /// Place of the history that comes before the request's.
     pub fn follows(&self) -> PriorHistory {
         let said = |text: &str| !text.is_empty();
+        if let Some(prior) = self.format.provider().prior_history(&|name| self.setting(name)) {
+            return prior;
+        }
         if let Some(response) = self.setting("previous_response_id")
             && let Some(id) = response.as_text().filter(|id| said(id))
         {
@@ -306,8 +307,7 @@ pub fn with_unit_digests(format: Format, answer: Vec<Event>) -> Vec<Event> {
     let recognise = |mut event: Event| {
         if event.normal.is_some() {
             let raw = Json::parse(&event.raw.json, "an answer").ok();
-            event.normal =
-                raw.and_then(|raw| message_digests::message_digests(format, &raw, &event.fact).digest);
+            event.normal = raw.and_then(|raw| format.provider().message_digests(&raw, &event.fact).digest);
         }
         event
     };

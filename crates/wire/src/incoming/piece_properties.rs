@@ -2,7 +2,10 @@
 
 use epitome_core::{ContentPart, Digest, Event, Fact, event::InstructionKind, id::AnswerId};
 
-use super::{UnitSpeaker, client_prompts, message_digests};
+use super::{
+    UnitSpeaker, client_prompts,
+    message_digests::{self, AnswerRun, DigestPiece},
+};
 use crate::{
     caller::RequestPurpose,
     format::Format,
@@ -20,9 +23,11 @@ pub(crate) struct PieceProperties {
     /// Its author.
     pub(super) speaker: UnitSpeaker,
     /// Its pieces, if it may be joined with its neighbours.
-    pub(super) joins: Option<Box<[Digest]>>,
+    pub(super) joins: Option<Box<[DigestPiece]>>,
     /// True if a client put one of its moving notes into it.
     pub(super) noted: bool,
+    /// Extent of the answer it belongs to.
+    pub(super) run: AnswerRun,
     /// Its position relative to the user's first words.
     pub(super) lead: PreamblePosition,
     /// Name of an answer that begins with it.
@@ -75,9 +80,10 @@ impl AnswerName {
 impl PieceProperties {
     /// Properties of an item that was read as `event`.
     pub(super) fn item(format: Format, item: &Json<'_>, event: &Event) -> Self {
-        let message_digests::MessageDigests { digest, joins, noted } =
-            message_digests::message_digests(format, item, &event.fact);
-        let is_answer = format == Format::OpenaiResponses && matches!(event.fact, Fact::AssistantSaid { .. });
+        let provider = format.provider();
+        let message_digests::MessageDigests { digest, joins, noted, run } =
+            provider.message_digests(item, &event.fact);
+        let is_answer = provider.answers_are_items() && matches!(event.fact, Fact::AssistantSaid { .. });
         let name = || match &event.origin {
             Some(origin) if origin.len() > MAX_ID_BYTES => {
                 Some(AnswerName::Normal(Digest::of(origin.as_bytes())))
@@ -85,20 +91,17 @@ impl PieceProperties {
             Some(origin) => Some(AnswerName::Origin(origin.as_str().into())),
             None => event.normal.map(AnswerName::Normal),
         };
-        let reference = is_kind(item, "item_reference").then(|| item.text_at("id")).flatten();
+        let reference = provider.referenced_id(item);
         Self {
             digest,
             speaker: speaker(&event.fact),
             joins: joins.map(Into::into),
             noted,
+            run,
             lead: lead(&event.fact),
             answer: is_answer.then(name).flatten(),
             reference: reference.filter(|id| id.len() <= MAX_ID_BYTES).map(Into::into),
-            asks: if is_kind(item, "compaction_trigger") {
-                Some(RequestPurpose::Compaction)
-            } else {
-                asked(&event.fact)
-            },
+            asks: provider.item_purpose(item).or_else(|| asked(&event.fact)),
             illegal: illegal(format, item),
         }
     }
@@ -121,7 +124,11 @@ impl PieceProperties {
 
     /// Weight against the bound of the memo: one message, more if it has very many pieces.
     pub(super) fn weight(&self) -> usize {
-        1 + self.joins.as_ref().map_or(0, |joins| joins.len() / 8)
+        let size = |piece: &DigestPiece| match piece {
+            DigestPiece::Whole(_) => 1,
+            DigestPiece::Running(text) => 1 + text.len() / 64,
+        };
+        1 + self.joins.as_ref().map_or(0, |joins| joins.iter().map(size).sum::<usize>() / 8)
     }
 
     /// Returns true if it is a message of the system or developer.
@@ -144,6 +151,7 @@ impl Default for PieceProperties {
             speaker: UnitSpeaker::Other,
             joins: None,
             noted: false,
+            run: AnswerRun::Message,
             lead: PreamblePosition::Passes,
             answer: None,
             reference: None,

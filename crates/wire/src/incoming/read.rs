@@ -7,7 +7,8 @@ use epitome_core::Digest;
 use super::{
     HistoryItem, HistoryUnit, IncomingRequest,
     memo::{MessageMemo, PieceKind},
-    memo_lookup, message_digests,
+    memo_lookup,
+    message_digests::{self, AnswerRun, DigestPiece},
     piece_properties::PreamblePosition,
     split::{self, RequestMember, RequestSlice},
 };
@@ -116,7 +117,7 @@ fn items_of<'m, 'a>(
     let Some(history) = history else { return (PieceKind::Item, &[]) };
     match &history.list {
         Some(list) => (PieceKind::Item, &list.elements),
-        None if format == Format::OpenaiResponses && history.value.raw.starts_with('"') => {
+        None if format.provider().takes_bare_history() && history.value.raw.starts_with('"') => {
             (PieceKind::Bare, slice::from_ref(&history.value))
         }
         None => (PieceKind::Item, &[]),
@@ -142,7 +143,7 @@ pub(super) fn units(
     let (mut units, mut spans): (Vec<HistoryUnit>, Vec<Range<usize>>) = (Vec::new(), Vec::new());
     let mut from = opening;
     // Pieces of the newest unit, if others may join it.
-    let mut open: Option<Vec<Digest>> = None;
+    let mut open: Option<Vec<DigestPiece>> = None;
     let mut has_joined = false;
     for (at, item) in items.iter().enumerate().skip(opening) {
         let Some(digest) = item.known.digest else { continue };
@@ -151,19 +152,23 @@ pub(super) fn units(
         let is_setup = at < leads && item.known.lead == PreamblePosition::Preamble;
         let digest = if is_setup { message_digests::preamble_digest(format) } else { digest };
         let speaker = item.known.speaker;
-        let joins = item.known.joins.as_deref().filter(|_| noted && !is_setup);
+        let joins = item
+            .known
+            .joins
+            .as_deref()
+            .filter(|_| !is_setup && (noted || item.known.run == AnswerRun::Contents));
         if let (Some(pieces), Some(more), Some(unit), Some(span)) =
             (&mut open, joins, units.last_mut(), spans.last_mut())
             && unit.speaker == speaker
         {
-            pieces.extend(more);
+            pieces.extend_from_slice(more);
             span.end = at + 1;
             has_joined = true;
         } else {
             if std::mem::take(&mut has_joined) {
                 close(format, &mut units, open.as_deref());
             }
-            open = joins.map(<[Digest]>::to_vec);
+            open = joins.map(<[DigestPiece]>::to_vec);
             units.push(HistoryUnit { digest, speaker });
             spans.push(from..at + 1);
         }
@@ -176,7 +181,7 @@ pub(super) fn units(
 }
 
 /// Gives the newest unit the digest of all its pieces, once they are complete.
-fn close(format: Format, units: &mut [HistoryUnit], pieces: Option<&[Digest]>) {
+fn close(format: Format, units: &mut [HistoryUnit], pieces: Option<&[DigestPiece]>) {
     if let (Some(unit), Some(pieces)) = (units.last_mut(), pieces) {
         unit.digest = message_digests::joined(format, unit.speaker, pieces);
     }

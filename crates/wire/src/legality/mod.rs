@@ -4,10 +4,7 @@
 //! everything that a provider would refuse, each finding with its place, and leave alone members and kinds that they
 //! do not know. No text makes them panic.
 
-mod anthropic;
 mod compare_sent;
-mod openai_chat;
-mod openai_responses;
 mod rules;
 pub(crate) mod shape;
 
@@ -23,6 +20,10 @@ pub use self::{
     compare_sent::check_against,
     rules::{LEGALITY_RULES, LegalityRule, RuleRemedy},
 };
+pub(crate) use self::{
+    compare_sent::{SealedCompaction, compare_compactions},
+    shape::ShapeFaults,
+};
 
 /// Rules of a model. Those that every request of a format must keep are checked even if they are not in the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,14 +33,7 @@ pub struct ProviderRules(BTreeSet<ProviderRule>);
 impl ProviderRules {
     /// Rules that the provider of a format applies to all of its models.
     pub fn of(format: Format) -> Self {
-        match format {
-            Format::OpenaiChat | Format::OpenaiResponses => Self::default(),
-            Format::Anthropic => Self::from_iter([
-                ProviderRule::RolesAlternate,
-                ProviderRule::FirstIsUser,
-                ProviderRule::ThinkingStaysInOpenLoop,
-            ]),
-        }
+        format.provider().rules()
     }
 
     /// The same rules and one more.
@@ -246,11 +240,7 @@ pub fn check(format: Format, body: &str, rules: &ProviderRules) -> Vec<RequestVi
     if messages.is_empty() && !is_elsewhere(&request) && !is_bare(format, &request) {
         found.add(None, None, ViolationKind::NoMessages);
     }
-    match format {
-        Format::OpenaiChat => openai_chat::check(messages, rules, &mut found),
-        Format::OpenaiResponses => openai_responses::check(&request, messages, rules, &mut found),
-        Format::Anthropic => anthropic::check(&request, messages, rules, &mut found),
-    }
+    format.provider().check(&request, messages, rules, &mut found);
     found.found
 }
 
@@ -311,17 +301,17 @@ fn shortened(text: &str) -> String {
 }
 
 /// Violations found so far.
-struct ViolationList {
+pub(crate) struct ViolationList {
     format: Format,
     found: Vec<RequestViolation>,
 }
 
 impl ViolationList {
-    fn of(format: Format) -> Self {
+    pub(crate) fn of(format: Format) -> Self {
         Self { format, found: Vec::new() }
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         message: impl Into<Option<usize>>,
         block: impl Into<Option<usize>>,
@@ -329,7 +319,7 @@ impl ViolationList {
     ) {
         let (message, block) = (message.into(), block.into());
         let history = RequestKeys::of(self.format).history;
-        let within = if self.format == Format::OpenaiChat { "tool_calls" } else { "content" };
+        let within = self.format.provider().block_member();
         let place = match (message, block) {
             (Some(message), Some(block)) => format!("/{history}/{message}/{within}/{block}"),
             (Some(message), None) => format!("/{history}/{message}"),
@@ -338,7 +328,7 @@ impl ViolationList {
         self.found.push(RequestViolation { message, block, place, breach });
     }
 
-    fn at(&mut self, message: Option<usize>, place: String, breach: ViolationKind) {
+    pub(crate) fn at(&mut self, message: Option<usize>, place: String, breach: ViolationKind) {
         self.found.push(RequestViolation { message, block: None, place, breach });
     }
 }
@@ -357,18 +347,18 @@ fn history<'j>(format: Format, request: &'j Json<'_>) -> &'j [Json<'j>] {
 }
 
 /// Returns true if the provider has a history of its own that this one continues.
-fn is_elsewhere(request: &Json<'_>) -> bool {
+pub(crate) fn is_elsewhere(request: &Json<'_>) -> bool {
     let says = |key: &str| request.get(key).is_some_and(|value| !value.is_null());
     says("previous_response_id") || says("conversation")
 }
 
 /// Returns true if the history is only a text.
 fn is_bare(format: Format, request: &Json<'_>) -> bool {
-    format == Format::OpenaiResponses && request.text_at(RequestKeys::of(format).history).is_some()
+    format.provider().takes_bare_history() && request.text_at(RequestKeys::of(format).history).is_some()
 }
 
 /// Checks the roles of the first and the last message; `ends` are the place and role of each message that counts.
-fn ends<'m>(
+pub(crate) fn ends<'m>(
     mut speakers: impl DoubleEndedIterator<Item = (usize, &'m str)>,
     rules: &ProviderRules,
     found: &mut ViolationList,

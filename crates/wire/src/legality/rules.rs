@@ -27,9 +27,12 @@ pub enum RuleRemedy {
 }
 
 const ALL: &[Format] = &Format::ALL;
+const WITH_IDS: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses, Format::Anthropic];
+const WITH_OBJECTS: &[Format] = &[Format::Anthropic, Format::Gemini];
+const WITH_SIGNATURES: &[Format] = &[Format::OpenaiChat, Format::Gemini];
 const OPENAI: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses];
 const CHAT: &[Format] = &[Format::OpenaiChat];
-const WITH_MESSAGES: &[Format] = &[Format::OpenaiChat, Format::Anthropic];
+const WITH_MESSAGES: &[Format] = &[Format::OpenaiChat, Format::Anthropic, Format::Gemini];
 const WITH_COMPACTIONS: &[Format] = &[Format::OpenaiResponses, Format::Anthropic];
 const RESPONSES: &[Format] = &[Format::OpenaiResponses];
 const ANTHROPIC: &[Format] = &[Format::Anthropic];
@@ -49,11 +52,11 @@ pub const LEGALITY_RULES: [LegalityRule; 38] = [
     named("history-is-list", ALL, "The history is a list of messages."),
     mended("first-is-user", ALL, "Where the model demands it, the user speaks first."),
     mended("last-is-user", ALL, "Where the model demands it, the assistant does not speak last."),
-    mended("roles-alternate", ANTHROPIC, "Where the model demands it, no role follows itself."),
+    mended("roles-alternate", WITH_OBJECTS, "Where the model demands it, no role follows itself."),
     mended("message-says-something", WITH_MESSAGES, "A message says something."),
     mended("text-not-empty", ANTHROPIC, "A text is not empty."),
     named("message-is-object", ALL, "A message, a part and a call are objects."),
-    named("role-present", ALL, "A message says its role."),
+    named("role-present", WITH_IDS, "A message says its role."),
     named("role-known", ALL, "A role is one that the provider knows."),
     mended("content-not-null", CHAT, "A message that is no answer has content."),
     named("content-present", RESPONSES, "A message has content, and a result has an output."),
@@ -61,12 +64,12 @@ pub const LEGALITY_RULES: [LegalityRule; 38] = [
     named("part-has-type", ALL, "A part of content says its type."),
     named("text-is-string", ALL, "A part of type text has a text."),
     named("item-has-type", RESPONSES, "An item has a type, or a role."),
-    named("call-has-id", ALL, "A call has an id."),
+    named("call-has-id", WITH_IDS, "A call has an id."),
     named("call-has-name", ALL, "A call names its tool."),
     named("calls-are-list", CHAT, "The calls of an answer are a list."),
     mended("arguments-are-text", OPENAI, "Arguments are a string."),
-    named("input-is-object", ANTHROPIC, "The input of a call is an object."),
-    mended("call-id-unique", ALL, "No two calls that may be open together share an id."),
+    named("input-is-object", WITH_OBJECTS, "The input of a call is an object."),
+    mended("call-id-unique", WITH_IDS, "No two calls that may be open together share an id."),
     mended("call-answered", ALL, "Every call is answered where the format wants it."),
     mended("result-answers-call", ALL, "Every result answers an open call."),
     mended("result-kind", RESPONSES, "A result is of the kind that its call takes."),
@@ -79,7 +82,7 @@ pub const LEGALITY_RULES: [LegalityRule; 38] = [
     mended("compaction-unchanged", WITH_COMPACTIONS, "A provider's own compaction comes back byte for byte."),
     mended(
         "thinking-unchanged",
-        ANTHROPIC,
+        WITH_OBJECTS,
         "Thinking comes back byte for byte, with all that stood before it.",
     ),
     mended("thinking-kept", ANTHROPIC, "Thinking of an open tool loop stays."),
@@ -89,7 +92,11 @@ pub const LEGALITY_RULES: [LegalityRule; 38] = [
         "Reasoning stays with what it led to, where its provider wants it back.",
     ),
     mended("breakpoints", ANTHROPIC, "There are at most four cache marks."),
-    mended("call-signed", CHAT, "Where the model demands it, the first call of a turn has its signature."),
+    mended(
+        "call-signed",
+        WITH_SIGNATURES,
+        "Where the model demands it, the first call of a turn has its signature.",
+    ),
 ];
 
 impl ViolationKind {

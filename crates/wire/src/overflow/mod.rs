@@ -119,7 +119,7 @@ impl ErrorTexts {
         if root == ErrorBodyKind::Error || says_so {
             self.error(value);
         }
-        let response = value.get("response").filter(|_| format == Format::OpenaiResponses);
+        let response = format.provider().error_holder(value);
         for holder in [Some(value), response].into_iter().flatten() {
             match holder.get("error") {
                 Some(error) if error.is_object() => self.error(error),

@@ -75,13 +75,7 @@ fn tells(format: Format, payload: &str) -> OverflowVerdict {
         return OverflowVerdict::TooLong(overflow);
     }
     let is_error = !said.codes.is_empty() || !said.texts.is_empty();
-    let is_untold = match (format, event.text_at("type")) {
-        (Format::OpenaiResponses, Some(kind)) => {
-            matches!(kind, "response.created" | "response.queued" | "response.in_progress" | "keepalive")
-        }
-        (Format::Anthropic, Some(kind)) => kind == "ping",
-        (Format::OpenaiChat, _) | (_, None) => false,
-    };
+    let is_untold = format.provider().is_before_answer(&event);
     if is_untold && !is_error { OverflowVerdict::Untold } else { OverflowVerdict::Otherwise }
 }
 

@@ -23,14 +23,12 @@ use epitome_core::{
 
 use self::pieces::{PieceForm, PromptMessage, PromptPiece};
 use crate::{
-    anthropic,
     cache_marks::{self, CacheMark},
     decode_parts,
     error::WireError,
     format::Format,
     json::Json,
-    openai_chat::{self, ChatPartIndices},
-    openai_responses, render,
+    render,
 };
 
 /// The counts of blocks met before.
@@ -86,7 +84,7 @@ impl PromptMemo {
 pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Result<Prompt, WireError> {
     const WHAT: &str = "a request, to see it as a cache does";
     let request = Json::parse(body, WHAT)?.require_object(WHAT)?;
-    let usual = usual_lifetime(format, &request);
+    let usual = format.provider().usual_lifetime(&request);
     let mut hand = PieceHasher { format, memo, buffer: Vec::new(), shell: None };
     let mut blocks: Vec<PromptBlock> = Vec::new();
     for piece in pieces::pieces(format, &request) {
@@ -102,22 +100,12 @@ pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Resul
         blocks.push(PromptBlock { layer: piece.layer, digest, tokens, tool: piece.is_tool, breakpoint });
     }
     // A mark on the whole request is one on the last block.
-    if let (Some(last), Some(mark), Format::Anthropic) =
-        (blocks.last_mut(), CacheMark::of_object(&request), format)
+    if format.provider().caches_at_marks_only()
+        && let (Some(last), Some(mark)) = (blocks.last_mut(), CacheMark::of_object(&request))
     {
         last.breakpoint = last.breakpoint.or(Some(mark.lifetime(usual)));
     }
     Ok(Prompt { blocks })
-}
-
-/// Lifetime of a mark that names none.
-fn usual_lifetime(format: Format, request: &Json<'_>) -> u64 {
-    match format {
-        Format::Anthropic => 5 * 60,
-        Format::OpenaiChat | Format::OpenaiResponses => {
-            request.get("prompt_cache_options").and_then(cache_marks::lifetime).unwrap_or(30 * 60)
-        }
-    }
 }
 
 /// Lifetime asked for everything up to a piece.
@@ -143,16 +131,12 @@ struct PieceHasher<'m> {
 
 impl PieceHasher<'_> {
     fn digest(&mut self, piece: &PromptPiece<'_>) -> Digest {
-        let shell =
-            piece.message.filter(|_| self.format != Format::Anthropic && piece.form != PieceForm::Whole);
+        let provider = self.format.provider();
+        let shell = piece.message.filter(|_| !provider.messages_grow() && piece.form != PieceForm::Whole);
         let shell = shell.map(|message| self.shell(&message));
         let out = &mut self.buffer;
         out.clear();
-        out.push(match self.format {
-            Format::OpenaiChat => b'c',
-            Format::OpenaiResponses => b'r',
-            Format::Anthropic => b'a',
-        });
+        out.push(provider.prompt_letter());
         let role = match (piece.layer, &piece.message) {
             (_, Some(message)) => message.role,
             (CacheLayer::Tools, None) => "\u{0}tools",
@@ -184,7 +168,7 @@ impl PieceHasher<'_> {
             return digest;
         }
         self.buffer.clear();
-        match message.json.get("content") {
+        match message.json.get(self.format.provider().keys().content) {
             Some(content) => with_member(message.json, content, b"", &mut self.buffer),
             // An input that is only a string.
             None => self.buffer.extend(BARE_MESSAGE_MEMBERS.as_bytes()),
@@ -201,7 +185,7 @@ impl PieceHasher<'_> {
         if message.ends.0 {
             tokens += self.memo.meter.overhead().message;
         }
-        if message.ends.1 && format == Format::OpenaiChat {
+        if let Some(beside) = format.provider().beside_cost().filter(|_| message.ends.1) {
             let shell = self.shell(&message);
             tokens += self.memo.count(shell, |meter| beside(&message, meter));
         }
@@ -240,35 +224,16 @@ fn text(kind: &str, literal: &str, out: &mut Vec<u8>) {
 /// Counts a piece without the wrapping of its message.
 fn cost(format: Format, piece: &PromptPiece<'_>, meter: &Meter) -> Tokens {
     let json = piece.json;
+    let provider = format.provider();
     let part = |part: &ContentPart| render::part_cost(part, meter);
     match (piece.form, &piece.message) {
-        (PieceForm::Tool, _) => render::tool_cost(&decode_parts::tool_part(json), meter),
+        (PieceForm::Tool, _) => {
+            provider.tool_parts(json).iter().map(|tool| render::tool_cost(tool, meter)).sum()
+        }
         (PieceForm::Text(_), _) => meter.text(json.as_text().unwrap_or_default()),
         (PieceForm::Whole, Some(_)) => render::message_cost(format, json, meter),
         (PieceForm::Whole, None) => part(&decode_parts::opaque_part(json, "content")),
-        (PieceForm::Block, None) => part(&anthropic::block::user_part(json)),
-        (PieceForm::Block, Some(message)) => match format {
-            Format::OpenaiChat => part(&openai_chat::part(json)),
-            Format::OpenaiResponses => part(&openai_responses::part(json)),
-            Format::Anthropic if message.role == "assistant" => part(&anthropic::block::answer_part(json)),
-            Format::Anthropic => match anthropic::block::result(json).filter(|_| message.role == "user") {
-                Some(result) => result.parts.iter().map(part).sum::<Tokens>() + meter.overhead().call,
-                None => part(&anthropic::block::user_part(json)),
-            },
-        },
-    }
-}
-
-/// Counts a Chat message without its content: reasoning and calls, or the wrapping of a result.
-fn beside(message: &PromptMessage<'_>, meter: &Meter) -> Tokens {
-    match message.role {
-        "tool" | "function" => meter.overhead().call,
-        "assistant" => {
-            let content = ChatPartIndices::of(message.json).content;
-            let parts = openai_chat::answer_parts(message.json).into_iter().enumerate();
-            let rest = parts.filter(|(place, _)| !content.contains(place));
-            rest.map(|(_, part)| render::part_cost(&part, meter)).sum()
-        }
-        _ => Tokens(0),
+        (PieceForm::Block, None) => part(&provider.system_block(json)),
+        (PieceForm::Block, Some(message)) => provider.block_cost(json, message.role, meter),
     }
 }

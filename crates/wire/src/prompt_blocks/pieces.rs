@@ -2,7 +2,7 @@
 
 use epitome_core::cost::CacheLayer;
 
-use crate::{decode_parts, format::Format, json::Json, request::RequestKeys};
+use crate::{format::Format, json::Json};
 
 /// A piece of a request.
 pub(crate) struct PromptPiece<'j> {
@@ -48,7 +48,8 @@ pub(crate) enum PieceForm {
 
 /// The pieces of a request: tools, system prompt, messages.
 pub(crate) fn pieces<'j>(format: Format, request: &'j Json<'j>) -> Vec<PromptPiece<'j>> {
-    let keys = RequestKeys::of(format);
+    let provider = format.provider();
+    let keys = provider.keys();
     let said = |key: &str| request.get(key).filter(|value| !value.is_null());
     let mut pieces = Vec::new();
     if let Some(tools) = said(keys.tools) {
@@ -57,18 +58,18 @@ pub(crate) fn pieces<'j>(format: Format, request: &'j Json<'j>) -> Vec<PromptPie
     }
     if let Some(system) = keys.system.and_then(said) {
         let block = |block| standing(CacheLayer::System, block, PieceForm::Block);
-        match (system.as_text(), system.as_array()) {
+        match (system.as_text(), provider.system_blocks(system)) {
             (Some(_), _) => pieces.push(standing(CacheLayer::System, system, PieceForm::Text("text"))),
             (_, Some(blocks)) => pieces.extend(blocks.iter().map(block)),
             _ => pieces.push(standing(CacheLayer::System, system, PieceForm::Whole)),
         }
     }
     match said(keys.history) {
-        Some(only) if format == Format::OpenaiResponses && only.as_text().is_some() => {
+        Some(only) if provider.takes_bare_history() && only.as_text().is_some() => {
             let message = PromptMessage { json: only, role: "user", ends: (true, true) };
             pieces.push(PromptPiece {
                 message: Some(message),
-                ..standing(CacheLayer::Messages, only, PieceForm::Text(INPUT))
+                ..standing(CacheLayer::Messages, only, PieceForm::Text(INPUT_TEXT))
             });
         }
         Some(history) => each_message(format, history.as_array().unwrap_or_default(), &mut pieces),
@@ -78,34 +79,32 @@ pub(crate) fn pieces<'j>(format: Format, request: &'j Json<'j>) -> Vec<PromptPie
 }
 
 /// Responses' name for text that the model did not write.
-const INPUT: &str = "input_text";
+pub(crate) const INPUT_TEXT: &str = "input_text";
 
 fn standing<'j>(layer: CacheLayer, json: &'j Json<'j>, form: PieceForm) -> PromptPiece<'j> {
     PromptPiece { layer, by: PromptAuthor::Client, message: None, json, form, is_tool: false }
 }
 
 fn each_message<'j>(format: Format, messages: &'j [Json<'j>], pieces: &mut Vec<PromptPiece<'j>>) {
-    let mut layer = if format == Format::Anthropic { CacheLayer::Messages } else { CacheLayer::System };
+    let provider = format.provider();
+    let content = provider.keys().content;
+    let mut layer = if provider.messages_grow() { CacheLayer::Messages } else { CacheLayer::System };
     for json in messages {
         let role = json.text_at("role").unwrap_or_default();
         // A system prompt that is not a member of its own is the beginning of the history.
         if !matches!(role, "system" | "developer") {
             layer = CacheLayer::Messages;
         }
-        let kind = match format {
-            Format::OpenaiChat => chat(json, role),
-            Format::OpenaiResponses => responses(json, role),
-            Format::Anthropic => anthropic(role),
-        };
+        let kind = provider.prompt_kind(json, role);
         let piece = |part: &'j Json<'j>, form, ends| PromptPiece {
             layer,
             by: kind.by,
             message: Some(PromptMessage { json, role, ends }),
             json: part,
             form,
-            is_tool: kind.is_tool || (format == Format::Anthropic && is_tool_block(part)),
+            is_tool: kind.is_tool || provider.is_tool_block(part),
         };
-        let content = kind.text.and_then(|text| Some((text, json.get("content")?)));
+        let content = kind.text.and_then(|text| Some((text, json.get(content)?)));
         match content.map(|(text, content)| (text, content, content.as_array())) {
             Some((_, _, Some(blocks @ [_, ..]))) => {
                 let ends = |index: usize| (index == 0, index + 1 == blocks.len());
@@ -121,52 +120,9 @@ fn each_message<'j>(format: Format, messages: &'j [Json<'j>], pieces: &mut Vec<P
 }
 
 /// Kind of a message.
-struct PromptMessageKind {
-    by: PromptAuthor,
-    is_tool: bool,
+pub(crate) struct PromptMessageKind {
+    pub(crate) by: PromptAuthor,
+    pub(crate) is_tool: bool,
     /// Type of a text in its content, if its content is compared part by part.
-    text: Option<&'static str>,
-}
-
-fn anthropic(role: &str) -> PromptMessageKind {
-    let by = if role == "assistant" { PromptAuthor::Model } else { PromptAuthor::Client };
-    let text = matches!(role, "user" | "assistant" | "system").then_some("text");
-    PromptMessageKind { by, is_tool: false, text }
-}
-
-fn is_tool_block(block: &Json<'_>) -> bool {
-    let kind = block.text_at("type").unwrap_or_default();
-    kind.ends_with("tool_use") || kind.ends_with("tool_result")
-}
-
-fn chat(message: &Json<'_>, role: &str) -> PromptMessageKind {
-    let by = if role == "assistant" { PromptAuthor::Model } else { PromptAuthor::Client };
-    let calls =
-        || ["tool_calls", "function_call"].iter().any(|key| decode_parts::count(message.get(key)) > 0);
-    let (is_tool, is_known) = match role {
-        "tool" => (true, message.text_at("tool_call_id").is_some()),
-        "function" => (true, message.text_at("name").is_some()),
-        "assistant" => (calls(), true),
-        "user" | "system" | "developer" => (false, true),
-        _ => (false, false),
-    };
-    PromptMessageKind { by, is_tool, text: is_known.then_some("text") }
-}
-
-fn responses(item: &Json<'_>, role: &str) -> PromptMessageKind {
-    match item.text_at("type") {
-        None | Some("message") => {
-            let (by, text) = match role {
-                "assistant" => (PromptAuthor::Model, Some("output_text")),
-                "user" | "system" | "developer" => (PromptAuthor::Client, Some(INPUT)),
-                _ => (PromptAuthor::Client, None),
-            };
-            PromptMessageKind { by, is_tool: false, text }
-        }
-        Some(kind) => {
-            let is_call = kind.ends_with("_call");
-            let by = if is_call || kind == "reasoning" { PromptAuthor::Model } else { PromptAuthor::Client };
-            PromptMessageKind { by, is_tool: is_call || kind.ends_with("_output"), text: None }
-        }
-    }
+    pub(crate) text: Option<&'static str>,
 }

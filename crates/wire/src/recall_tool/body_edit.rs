@@ -22,18 +22,18 @@ impl BodyEdit {
     }
 
     /// The same edit for a body with `bytes` more bytes before it.
-    pub(super) fn shifted(self, bytes: usize) -> Self {
+    pub(crate) fn shifted(self, bytes: usize) -> Self {
         Self { at: self.at.start + bytes..self.at.end + bytes, ..self }
     }
 }
 
 /// Number of bytes before the value in a text: [`Json::start`] counts without them.
-pub(super) fn leading_whitespace(text: &str) -> usize {
+pub(crate) fn leading_whitespace(text: &str) -> usize {
     text.len() - text.trim_start_matches([' ', '\t', '\n', '\r']).len()
 }
 
 /// An object with those of its members that `write` gives a value.
-pub(super) fn rewrite_members<'j>(
+pub(crate) fn rewrite_members<'j>(
     object: &'j Json<'_>,
     mut write: impl FnMut(&'j str, &'j Json<'j>) -> Option<String>,
 ) -> String {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 /// Largest number of indices kept apart; no real answer has more pieces.
-pub(super) const MAX_INDICES: usize = 1 << 16;
+pub(crate) const MAX_INDICES: usize = 1 << 16;
 
 /// The client's indices, by the provider's.
 #[derive(Debug, Default)]
-pub(super) struct ClientIndices {
+pub(crate) struct ClientIndices {
     /// First index that is free for the client.
     next: u64,
     moved: Option<IndexShift>,
@@ -23,7 +23,7 @@ struct IndexShift {
 
 impl ClientIndices {
     /// The client's index for the piece at `place`. As long as no piece was withheld, it is the same.
-    pub(super) fn client_index(&mut self, place: u64) -> u64 {
+    pub(crate) fn client_index(&mut self, place: u64) -> u64 {
         let next = self.next;
         let given = match &mut self.moved {
             Some(moved) if place >= moved.from && moved.given.len() < MAX_INDICES => {
@@ -37,18 +37,18 @@ impl ClientIndices {
     }
 
     /// From now on, assigns new indices one after another.
-    pub(super) fn start_renumbering(&mut self) {
+    pub(crate) fn start_renumbering(&mut self) {
         let from = self.next;
         self.moved.get_or_insert_with(|| IndexShift { from, given: BTreeMap::new() });
     }
 
     /// Prepares for another answer after the pieces so far.
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.moved = Some(IndexShift { from: 0, given: BTreeMap::new() });
     }
 
     /// Returns true if indices may differ from the provider's.
-    pub(super) fn are_moved(&self) -> bool {
+    pub(crate) fn are_moved(&self) -> bool {
         self.moved.is_some()
     }
 }

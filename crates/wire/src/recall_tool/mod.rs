@@ -5,18 +5,15 @@
 //! onto the first, so that the client sees one answer and no call. `client_view` reads the events that the client will
 //! send back. This module neither sends nor stores.
 
-mod anthropic;
-mod body_edit;
-mod client_indices;
+pub(crate) mod body_edit;
+pub(crate) mod client_indices;
 mod client_view;
 mod offer;
-mod openai_chat;
-mod openai_responses;
 mod splice;
-mod splice_state;
-mod sse_frames;
-mod stream;
-mod unstreamed;
+pub(crate) mod splice_state;
+pub(crate) mod sse_frames;
+pub(crate) mod stream;
+pub(crate) mod unstreamed;
 
 use epitome_core::event::{CallForm, ToolCall};
 
@@ -56,7 +53,7 @@ pub fn is_recall_call(call: &ToolCall) -> Option<RecallArguments> {
 }
 
 /// Returns true if a tool is ours, by its name.
-fn is_recall(name: &str, namespace: Option<&str>) -> bool {
+pub(crate) fn is_recall(name: &str, namespace: Option<&str>) -> bool {
     name == RECALL_TOOL && namespace.is_none()
 }
 

@@ -40,22 +40,28 @@ const QUERY: &str = "Words to search the earlier parts for, if no handle is know
 pub fn offer(format: Format, body: &str) -> Option<BodyEdit> {
     let what = request::request_name(format);
     let request = Json::parse(body, what).ok()?.require_object(what).ok()?;
-    if cannot_continue(format, &request) {
+    let provider = format.provider();
+    if provider.cannot_continue(&request) {
         return None;
     }
     let (key, tool) = (RequestKeys::of(format).tools, definition(format));
     let (at, text) = match request.get(key) {
         Some(tools) => match &tools.value {
-            JsonValue::Null if leaves_the_choice(&request) => (tools.start..end(tools), format!("[{tool}]")),
-            JsonValue::Array(tools_given) => match tools_given.first() {
-                Some(_) if tools_given.iter().any(is_named_so) => return None,
-                Some(first) => (first.start..first.start, format!("{tool},")),
-                None if leaves_the_choice(&request) => (tools.start + 1..tools.start + 1, tool),
-                None => return None,
+            JsonValue::Null if provider.leaves_tool_choice(&request) => {
+                (tools.start..end(tools), format!("[{tool}]"))
+            }
+            JsonValue::Array(tools_given) => match tools_given.as_slice() {
+                [_, ..] if tools_given.iter().any(is_named_so) => return None,
+                [_, ..] => {
+                    let (at, text) = provider.tool_insertion(tools_given, &tool)?;
+                    (at..at, text)
+                }
+                [] if provider.leaves_tool_choice(&request) => (tools.start + 1..tools.start + 1, tool),
+                [] => return None,
             },
             _ => return None,
         },
-        None if leaves_the_choice(&request) => {
+        None if provider.leaves_tool_choice(&request) => {
             let (at, comma) = match request.members().last() {
                 Some((_, last)) => (end(last), ","),
                 None => (request.start + 1, ""),
@@ -76,38 +82,7 @@ fn definition(format: Format) -> String {
         text(QUERY)
     );
     let said = format!(r#""name":{},"description":{}"#, quote(RECALL_TOOL), quote(DESCRIPTION));
-    match format {
-        Format::OpenaiChat => format!(r#"{{"type":"function","function":{{{said},"parameters":{schema}}}}}"#),
-        // Strict functions, the default in this format, may not have optional arguments.
-        Format::OpenaiResponses => {
-            format!(r#"{{"type":"function",{said},"parameters":{schema},"strict":false}}"#)
-        }
-        Format::Anthropic => format!(r#"{{{said},"input_schema":{schema}}}"#),
-    }
-}
-
-/// Returns true if a second answer could not be appended to the first.
-fn cannot_continue(format: Format, request: &Json<'_>) -> bool {
-    let said = |key: &str| request.get(key).filter(|value| !value.is_null());
-    match format {
-        Format::OpenaiChat => {
-            let several = said("n").and_then(Json::as_count).is_some_and(|choices| choices > 1);
-            // The old way to offer tools cannot be combined with the new one.
-            several || said("functions").is_some()
-        }
-        Format::OpenaiResponses => {
-            let background =
-                said("background").is_some_and(|value| matches!(value.value, JsonValue::Bool(true)));
-            background || said("conversation").is_some()
-        }
-        Format::Anthropic => false,
-    }
-}
-
-/// Returns true if a request without tools would leave it to the model to call one.
-fn leaves_the_choice(request: &Json<'_>) -> bool {
-    let Some(choice) = request.get("tool_choice").filter(|choice| !choice.is_null()) else { return true };
-    choice.as_text().or_else(|| choice.text_at("type")) == Some("auto")
+    format.provider().own_tool(&said, &schema)
 }
 
 /// Returns true if a tool, or one inside it, has our name.

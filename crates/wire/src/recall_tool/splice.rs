@@ -6,10 +6,10 @@ use super::{is_recall_call, stream::StreamSplice, unstreamed::UnstreamedSplice};
 use crate::format::Format;
 
 /// Largest amount of an answer that may be withheld.
-pub(super) const MAX_WITHHELD_BYTES: usize = 1 << 20;
+pub(crate) const MAX_WITHHELD_BYTES: usize = 1 << 20;
 
 /// Largest answer that is kept in order to be continued, and largest single event of one: pictures come in one piece.
-pub(super) const MAX_ANSWER_BYTES: usize = 16 << 20;
+pub(crate) const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// Takes a provider's answer and gives the client's version of it.
 ///
@@ -87,7 +87,7 @@ pub struct RecallCalls {
 
 impl RecallCalls {
     /// Finds the calls of the tool in a whole answer.
-    pub(super) fn of(format: Format, answer: String) -> Self {
+    pub(crate) fn of(format: Format, answer: String) -> Self {
         let events = format.decode_response(&answer).unwrap_or_default();
         let calls = events.iter().flat_map(|event| event.fact.calls());
         let calls = calls.filter(|call| is_recall_call(call).is_some()).cloned().collect();

@@ -1,28 +1,48 @@
 //! State of an answer while it passes, and the fate of each of its events.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use super::client_indices::ClientIndices;
 use crate::json::{self, Json};
 
+/// Reader for the events of a format, which decides the fate of each.
+pub(crate) trait AnswerSplice: fmt::Debug + Send + Sync {
+    /// Handles an event.
+    fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling;
+
+    /// Returns true if `[DONE]` ends the stream; servers of other formats send it by mistake.
+    fn ends_with_done(&self) -> bool {
+        false
+    }
+
+    /// Keeps the client's part of an answer that is to be continued.
+    fn remember(&mut self, _answer: &str) {}
+
+    /// Prepares for the next answer.
+    fn go_on(&mut self) {}
+
+    /// Writes the event by which an answer fails.
+    fn fail(&mut self, message: &str) -> Vec<u8>;
+}
+
 /// State of the answer that passes.
 #[derive(Debug, Default)]
-pub(super) struct SpliceState {
-    pub(super) places: ClientIndices,
+pub(crate) struct SpliceState {
+    pub(crate) places: ClientIndices,
     /// The provider's indices of withheld calls.
     hidden: BTreeSet<u64>,
     /// True if the client has calls to answer.
-    pub(super) has_others: bool,
-    pub(super) end: AnswerEnd,
+    pub(crate) has_others: bool,
+    pub(crate) end: AnswerEnd,
     /// True if other answers stand before it.
-    pub(super) is_continued: bool,
+    pub(crate) is_continued: bool,
     /// True if calls are no longer withheld.
     is_exposed: bool,
 }
 
 /// End of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum AnswerEnd {
+pub(crate) enum AnswerEnd {
     #[default]
     NotYet,
     /// It waits for the results of withheld calls: the client has not been told.
@@ -35,7 +55,7 @@ pub(super) enum AnswerEnd {
 
 /// Reason an answer gives for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndReason {
+pub(crate) enum EndReason {
     /// The model finished, calls included.
     Done,
     /// Any other reason.
@@ -44,35 +64,35 @@ pub(super) enum EndReason {
 
 /// Fate of an event.
 #[derive(Debug)]
-pub(super) struct EventHandling {
-    pub(super) shown: VisiblePart,
+pub(crate) struct EventHandling {
+    pub(crate) shown: VisiblePart,
     /// Part of it that is withheld.
-    pub(super) held: Option<String>,
+    pub(crate) held: Option<String>,
 }
 
 /// Part of an event that the client sees.
 #[derive(Debug)]
-pub(super) enum VisiblePart {
+pub(crate) enum VisiblePart {
     AsItIs,
     As(String),
     Not,
 }
 
 impl EventHandling {
-    pub(super) fn passed() -> Self {
+    pub(crate) fn passed() -> Self {
         Self { shown: VisiblePart::AsItIs, held: None }
     }
 
-    pub(super) fn dropped() -> Self {
+    pub(crate) fn dropped() -> Self {
         Self { shown: VisiblePart::Not, held: None }
     }
 
-    pub(super) fn held(payload: &str) -> Self {
+    pub(crate) fn held(payload: &str) -> Self {
         Self { shown: VisiblePart::Not, held: Some(payload.to_owned()) }
     }
 
     /// Passed, with some values replaced.
-    pub(super) fn edited(event: &Json<'_>, edits: &[(&Json<'_>, String)]) -> Self {
+    pub(crate) fn edited(event: &Json<'_>, edits: &[(&Json<'_>, String)]) -> Self {
         if edits.is_empty() {
             return Self::passed();
         }
@@ -83,26 +103,26 @@ impl EventHandling {
 
 impl SpliceState {
     /// Returns true if calls of the tool are to be withheld.
-    pub(super) fn withholds_calls(&self) -> bool {
+    pub(crate) fn withholds_calls(&self) -> bool {
         !self.is_exposed
     }
 
-    pub(super) fn hide(&mut self, place: u64) {
+    pub(crate) fn hide(&mut self, place: u64) {
         self.hidden.insert(place);
         self.places.start_renumbering();
     }
 
-    pub(super) fn hides(&self, place: u64) -> bool {
+    pub(crate) fn hides(&self, place: u64) -> bool {
         self.hidden.contains(&place)
     }
 
     /// Returns true if any call is withheld.
-    pub(super) fn hides_any(&self) -> bool {
+    pub(crate) fn hides_any(&self) -> bool {
         !self.hidden.is_empty()
     }
 
     /// Notes that the answer ends. Returns true if the end is withheld.
-    pub(super) fn end_answer(&mut self, reason: EndReason) -> bool {
+    pub(crate) fn end_answer(&mut self, reason: EndReason) -> bool {
         self.end = match reason {
             EndReason::Done if self.hides_any() && !self.has_others => AnswerEnd::Withheld,
             EndReason::Done => AnswerEnd::Well,
@@ -112,24 +132,24 @@ impl SpliceState {
     }
 
     /// Returns true if the answer has ended and the client has not been told.
-    pub(super) fn is_withheld(&self) -> bool {
+    pub(crate) fn is_withheld(&self) -> bool {
         self.end == AnswerEnd::Withheld
     }
 
     /// Returns true if the answer has not given its end yet.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.end == AnswerEnd::NotYet
     }
 
     /// Stops withholding.
-    pub(super) fn stop_withholding(&mut self) {
+    pub(crate) fn stop_withholding(&mut self) {
         self.hidden.clear();
         self.end = AnswerEnd::NotYet;
         self.is_exposed = true;
     }
 
     /// Prepares for another answer after this one.
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         let mut places = std::mem::take(&mut self.places);
         places.go_on();
         *self = Self { places, is_continued: true, ..Self::default() };

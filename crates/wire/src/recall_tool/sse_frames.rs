@@ -6,7 +6,7 @@ use crate::sse::field;
 
 /// Splits a stream into events.
 #[derive(Debug, Default)]
-pub(super) struct SseSplitter {
+pub(crate) struct SseSplitter {
     /// The event that has begun.
     event: Vec<u8>,
     /// Start of its newest line.
@@ -17,7 +17,7 @@ pub(super) struct SseSplitter {
 
 /// A piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SsePiece<'b> {
+pub(crate) enum SsePiece<'b> {
     /// An event, to the end of its empty line.
     Event(&'b [u8]),
     /// A line feed that still belongs to the event before.
@@ -26,7 +26,7 @@ pub(super) enum SsePiece<'b> {
 
 impl SseSplitter {
     /// Takes the next bytes and passes every completed piece to `see`.
-    pub(super) fn push(&mut self, mut bytes: &[u8], see: &mut dyn FnMut(SsePiece<'_>)) {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], see: &mut dyn FnMut(SsePiece<'_>)) {
         while let Some(&first) = bytes.first() {
             if std::mem::take(&mut self.returned) && first == b'\n' {
                 if self.event.is_empty() {
@@ -64,20 +64,20 @@ impl SseSplitter {
     }
 
     /// Takes the bytes of an event that was begun and not ended.
-    pub(super) fn rest(&mut self) -> Vec<u8> {
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
         self.line = 0;
         self.returned = false;
         std::mem::take(&mut self.event)
     }
 
     /// Number of bytes held.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.event.len()
     }
 }
 
 /// The payload of an event; `None` if it has none.
-pub(super) fn payload(event: &[u8]) -> Option<String> {
+pub(crate) fn payload(event: &[u8]) -> Option<String> {
     let mut payload: Option<Vec<u8>> = None;
     for (line, _) in lines(event) {
         if let Some(("data", value)) = field(line) {
@@ -94,7 +94,7 @@ pub(super) fn payload(event: &[u8]) -> Option<String> {
 }
 
 /// Writes the event with another payload.
-pub(super) fn with_payload(event: &[u8], payload: &str) -> Vec<u8> {
+pub(crate) fn with_payload(event: &[u8], payload: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(event.len() + 32);
     let mut is_written = false;
     for (line, ending) in lines(event) {
@@ -113,7 +113,7 @@ pub(super) fn with_payload(event: &[u8], payload: &str) -> Vec<u8> {
 }
 
 /// Writes an event of our own.
-pub(super) fn event(name: Option<&str>, payload: &str) -> Vec<u8> {
+pub(crate) fn event(name: Option<&str>, payload: &str) -> Vec<u8> {
     let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
     format!("{name}data: {payload}\n\n").into_bytes()
 }

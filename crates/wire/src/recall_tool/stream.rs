@@ -1,29 +1,27 @@
 //! A streamed answer on its way: each event is passed, changed, or withheld.
 
 use super::{
-    anthropic::AnthropicSplice,
-    openai_chat::ChatSplice,
-    openai_responses::ResponsesSplice,
     splice::{MAX_ANSWER_BYTES, MAX_WITHHELD_BYTES, RecallCalls, SpliceVerdict},
-    splice_state::{AnswerEnd, EndReason, EventHandling, SpliceState, VisiblePart},
+    splice_state::{AnswerEnd, AnswerSplice, EndReason, EventHandling, SpliceState, VisiblePart},
     sse_frames::{self, SsePiece, SseSplitter},
 };
 use crate::{
+    endpoint::ErrorDetails,
     format::Format,
-    json::{self, Json},
+    json::Json,
     stream::{AnswerAssembly, PayloadEffect},
 };
 
 /// A streamed answer on its way.
 #[derive(Debug)]
-pub(super) struct StreamSplice {
+pub(crate) struct StreamSplice {
     format: Format,
     /// `None` if bytes pass unread.
     frames: Option<SseSplitter>,
-    watch: FormatSplice,
+    watch: Box<dyn AnswerSplice>,
     tally: SpliceState,
     /// The answer as the provider gives it.
-    assembly: AnswerAssembly,
+    assembly: Box<dyn AnswerAssembly>,
     kept: usize,
     /// Events that were withheld.
     held: Vec<u8>,
@@ -36,46 +34,15 @@ pub(super) struct StreamSplice {
     is_torn: bool,
 }
 
-/// Reader for the events of a format.
-#[derive(Debug)]
-enum FormatSplice {
-    Chat(ChatSplice),
-    Responses(ResponsesSplice),
-    Anthropic(AnthropicSplice),
-}
-
-impl FormatSplice {
-    fn handle_event(&mut self, event: &Json<'_>, tally: &mut SpliceState) -> EventHandling {
-        match self {
-            Self::Chat(chat) => chat.handle_event(event, tally),
-            Self::Responses(responses) => responses.handle_event(event, tally),
-            Self::Anthropic(anthropic) => anthropic.handle_event(event, tally),
-        }
-    }
-
-    /// Handles the event that ends a Chat stream; servers of other formats send it by mistake.
-    fn done(&self, payload: &str, tally: &mut SpliceState) -> EventHandling {
-        let is_end = matches!(self, Self::Chat(_)) && tally.is_open();
-        if tally.is_withheld() || (is_end && tally.end_answer(EndReason::Done)) {
-            return EventHandling::held(payload);
-        }
-        EventHandling::passed()
-    }
-}
-
 impl StreamSplice {
-    pub(super) fn new(format: Format) -> Self {
-        let watch = match format {
-            Format::OpenaiChat => FormatSplice::Chat(ChatSplice::default()),
-            Format::OpenaiResponses => FormatSplice::Responses(ResponsesSplice::default()),
-            Format::Anthropic => FormatSplice::Anthropic(AnthropicSplice::default()),
-        };
+    pub(crate) fn new(format: Format) -> Self {
+        let watch = format.provider().splice();
         Self {
             format,
             frames: Some(SseSplitter::default()),
             watch,
             tally: SpliceState::default(),
-            assembly: AnswerAssembly::new(format),
+            assembly: format.provider().assembly(),
             kept: 0,
             held: Vec::new(),
             withheld_limit: MAX_WITHHELD_BYTES,
@@ -86,16 +53,16 @@ impl StreamSplice {
         }
     }
 
-    pub(super) fn limit(&mut self, withheld: usize, kept: usize) {
+    pub(crate) fn limit(&mut self, withheld: usize, kept: usize) {
         self.withheld_limit = withheld;
         self.kept_limit = kept;
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
+    pub(crate) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
         // Small steps, so that one huge chunk cannot exceed the limit either.
         for step in bytes.chunks(64 << 10) {
             let Some(mut frames) = self.frames.take() else {
@@ -120,7 +87,7 @@ impl StreamSplice {
         }
     }
 
-    pub(super) fn end(&mut self, seen: &mut Vec<u8>) -> SpliceVerdict {
+    pub(crate) fn end(&mut self, seen: &mut Vec<u8>) -> SpliceVerdict {
         let rest = self.frames.as_mut().map(SseSplitter::rest).unwrap_or_default();
         if !rest.is_empty() {
             self.last(&rest, seen);
@@ -144,9 +111,7 @@ impl StreamSplice {
                 SpliceVerdict::Exposed
             }
             AnswerEnd::Withheld => {
-                if let FormatSplice::Responses(responses) = &mut self.watch {
-                    responses.remember(&recalls.answer);
-                }
+                self.watch.remember(&recalls.answer);
                 SpliceVerdict::Recall(recalls)
             }
             AnswerEnd::Well => SpliceVerdict::Mixed(recalls),
@@ -154,33 +119,27 @@ impl StreamSplice {
         }
     }
 
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.tally.go_on();
-        if let FormatSplice::Chat(chat) = &mut self.watch {
-            chat.go_on();
-        }
+        self.watch.go_on();
         self.frames = Some(SseSplitter::default());
-        self.assembly = AnswerAssembly::new(self.format);
+        self.assembly = self.format.provider().assembly();
         self.kept = 0;
         self.held.clear();
         self.is_over = false;
         self.is_passed = true;
     }
 
-    pub(super) fn fail(&mut self, message: &str) -> Vec<u8> {
+    pub(crate) fn fail(&mut self, message: &str) -> Vec<u8> {
         self.frames = Some(SseSplitter::default());
-        let error = match &mut self.watch {
-            FormatSplice::Chat(_) => sse_frames::event(None, &error(self.format, message)),
-            FormatSplice::Responses(responses) => responses.fail(message),
-            FormatSplice::Anthropic(_) => sse_frames::event(Some("error"), &error(self.format, message)),
-        };
+        let error = self.watch.fail(message);
         let gap: &[u8] = if self.is_torn { b"\n\n" } else { b"" };
         [gap, &error].concat()
     }
 
     /// The answer so far, as if it had not been streamed.
     fn answer(&mut self) -> Option<String> {
-        std::mem::replace(&mut self.assembly, AnswerAssembly::new(self.format)).assembled()
+        std::mem::replace(&mut self.assembly, self.format.provider().assembly()).assembled()
     }
 
     /// Handles an event.
@@ -212,7 +171,7 @@ impl StreamSplice {
     fn told(&mut self, bytes: &[u8], payload: &str, event: Option<&Json<'_>>, seen: &mut Vec<u8>) {
         let fate = match event {
             Some(event) => self.watch.handle_event(event, &mut self.tally),
-            None if is_done(payload) => self.watch.done(payload, &mut self.tally),
+            None if is_done(payload) => self.done(payload),
             None => EventHandling::passed(),
         };
         if let Some(held) = fate.held {
@@ -223,6 +182,15 @@ impl StreamSplice {
             VisiblePart::As(payload) => self.pass(&sse_frames::with_payload(bytes, &payload), seen),
             VisiblePart::Not => self.is_passed = false,
         }
+    }
+
+    /// Handles the event that ends a stream in some formats.
+    fn done(&mut self, payload: &str) -> EventHandling {
+        let is_end = self.watch.ends_with_done() && self.tally.is_open();
+        if self.tally.is_withheld() || (is_end && self.tally.end_answer(EndReason::Done)) {
+            return EventHandling::held(payload);
+        }
+        EventHandling::passed()
     }
 
     fn pass(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
@@ -247,7 +215,7 @@ impl StreamSplice {
     /// Gives the client everything that was withheld, and withholds nothing more.
     fn release(&mut self, seen: &mut Vec<u8>) {
         self.tally.stop_withholding();
-        self.assembly = AnswerAssembly::new(self.format);
+        self.assembly = self.format.provider().assembly();
         let held = std::mem::take(&mut self.held);
         let mut events: Vec<Vec<u8>> = Vec::new();
         SseSplitter::default().push(&held, &mut |piece| match piece {
@@ -270,14 +238,6 @@ fn is_done(payload: &str) -> bool {
 }
 
 /// Writes a provider's error in place of an answer.
-pub(super) fn error(format: Format, message: &str) -> String {
-    let message = json::quote(message);
-    match format {
-        Format::OpenaiChat | Format::OpenaiResponses => {
-            format!(r#"{{"error":{{"message":{message},"type":"server_error","param":null,"code":null}}}}"#)
-        }
-        Format::Anthropic => {
-            format!(r#"{{"type":"error","error":{{"type":"api_error","message":{message}}}}}"#)
-        }
-    }
+pub(crate) fn error(format: Format, message: &str) -> String {
+    format.error_body(&ErrorDetails { status: 500, code: None, message })
 }

@@ -19,7 +19,7 @@ use crate::{
     cache_marks,
     format::Format,
     json::Json,
-    prompt_blocks::pieces::{PieceForm, PromptAuthor, PromptPiece, pieces},
+    prompt_blocks::pieces::{PromptAuthor, PromptPiece, pieces},
 };
 
 /// Positions of cache marks in a request.
@@ -102,7 +102,8 @@ pub(crate) fn count(format: Format, request: &Json<'_>) -> usize {
 
 /// All marks that a format's provider reads, each with true if it is in the history.
 fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(cache_marks::CacheMark<'j>, bool)> {
-    let keys = crate::request::RequestKeys::of(format);
+    let provider = format.provider();
+    let keys = provider.keys();
     let mut found = Vec::new();
     // Marks of the tools, and of the request itself.
     cache_marks::each(request, &mut |mark| found.push((mark, false)));
@@ -112,24 +113,18 @@ fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(cache_marks::CacheMark
     for message in request.array_at(keys.history) {
         cache_marks::each(message, &mut |mark| found.push((mark, true)));
     }
-    found.retain(|(mark, _)| mark.key == key(format));
+    found.retain(|(mark, _)| Some(mark.key) == provider.mark_key());
     found
 }
 
-fn key(format: Format) -> &'static str {
-    match format {
-        Format::Anthropic => cache_marks::CACHE_CONTROL,
-        Format::OpenaiChat | Format::OpenaiResponses => cache_marks::BREAKPOINT,
-    }
-}
-
 /// A byte range and its replacement.
-type MarkEdit = (Range<usize>, String);
+pub(crate) type MarkEdit = (Range<usize>, String);
 
 /// Finds the marks to cut if a client set more than its provider takes. A log keeps each message as it first came,
 /// with its mark as the newest message; so over time all messages have one.
 fn surplus(format: Format, body: &str) -> Vec<MarkEdit> {
-    if body.matches(key(format)).count() <= MAX_BREAKPOINTS as usize {
+    let Some(key) = format.provider().mark_key() else { return Vec::new() };
+    if body.matches(key).count() <= MAX_BREAKPOINTS as usize {
         return Vec::new();
     }
     let Ok(request) = Json::parse(body, "a rendered request") else { return Vec::new() };
@@ -150,11 +145,11 @@ fn surplus(format: Format, body: &str) -> Vec<MarkEdit> {
 }
 
 /// Positions for marks.
-struct MarkPlacer<'s> {
+pub(crate) struct MarkPlacer<'s> {
     format: Format,
     summary: Option<&'s str>,
     most: u32,
-    lifetime: u64,
+    pub(crate) lifetime: u64,
 }
 
 impl MarkPlacer<'_> {
@@ -185,7 +180,7 @@ impl MarkPlacer<'_> {
         });
         let (system, tools) = (last_of(CacheLayer::System), last_of(CacheLayer::Tools));
         // Other providers mark the newest block themselves.
-        let newest = newest.filter(|_| self.format == Format::Anthropic);
+        let newest = newest.filter(|_| self.format.provider().caches_at_marks_only());
         let wanted = [newest, previous, system.or(tools), summary, tools];
         let mut chosen = BTreeSet::new();
         for place in wanted.into_iter().flatten().filter_map(|place| self.nearest(pieces, place)) {
@@ -206,93 +201,21 @@ impl MarkPlacer<'_> {
 
     /// The edit that marks a piece; `None` if its provider takes no mark there.
     fn mark(&self, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
-        let role = piece.message.map_or("", |message| message.role);
-        match self.format {
-            Format::Anthropic => match piece.form {
-                // A tool that is not shown until it is found cannot end a prefix.
-                PieceForm::Tool
-                    if piece.json.get("defer_loading").is_some_and(|defer| defer.raw == "true") =>
-                {
-                    None
-                }
-                PieceForm::Tool => self.added(piece.json),
-                PieceForm::Text(kind) => self.listed(kind, piece.json),
-                PieceForm::Block if matches!(role, "" | "user" | "assistant") => {
-                    let takes = match piece.json.text_at("type")? {
-                        "text" => is_said(piece.json.text_at("text")?),
-                        "image" | "document" | "search_result" | "tool_use" | "tool_result" => true,
-                        _ => false,
-                    };
-                    takes.then(|| self.added(piece.json)).flatten()
-                }
-                PieceForm::Block | PieceForm::Whole => None,
-            },
-            Format::OpenaiChat | Format::OpenaiResponses
-                if piece.by == PromptAuthor::Model || piece.message.is_none() =>
-            {
-                None
-            }
-            Format::OpenaiChat => match piece.form {
-                PieceForm::Text(kind) if role != "function" => self.listed(kind, piece.json),
-                PieceForm::Block if role != "function" => self.added_part(piece.json),
-                PieceForm::Tool | PieceForm::Text(_) | PieceForm::Block | PieceForm::Whole => None,
-            },
-            Format::OpenaiResponses => match (piece.form, piece.json.get("output")) {
-                (PieceForm::Text(kind), _)
-                    if piece.message.is_some_and(|message| message.json.is_object()) =>
-                {
-                    self.listed(kind, piece.json)
-                }
-                (PieceForm::Block, _) => self.added_part(piece.json),
-                (PieceForm::Whole, Some(output))
-                    if matches!(
-                        piece.json.text_at("type"),
-                        Some("function_call_output" | "custom_tool_call_output")
-                    ) =>
-                {
-                    match output.as_array() {
-                        Some(parts) => self.added_part(parts.last()?),
-                        None => self.listed("input_text", output),
-                    }
-                }
-                _ => None,
-            },
-        }
+        self.format.provider().mark_piece(self, piece)
     }
 
-    /// Marks a part of a message that the model did not write.
-    fn added_part(&self, part: &Json<'_>) -> Option<MarkEdit> {
-        let takes = match part.text_at("type")? {
-            "text" | "input_text" => is_said(part.text_at("text")?),
-            "image_url" | "input_audio" | "file" => self.format == Format::OpenaiChat,
-            "input_image" | "input_file" => self.format == Format::OpenaiResponses,
-            _ => false,
-        };
-        takes.then(|| self.added(part)).flatten()
-    }
-
-    /// Marks an object.
-    fn added(&self, object: &Json<'_>) -> Option<MarkEdit> {
+    /// Marks an object with a member.
+    pub(crate) fn added(&self, object: &Json<'_>, member: &str) -> Option<MarkEdit> {
         let at = cache_marks::last_member_end(object)?;
-        Some((at..at, format!(",{}", self.member())))
+        Some((at..at, format!(",{member}")))
     }
 
     /// Marks a string by turning it into the list of the one block that it stands for.
-    fn listed(&self, kind: &str, string: &Json<'_>) -> Option<MarkEdit> {
-        is_said(string.as_text()?).then(|| {
-            let list = format!(r#"[{{"type":"{kind}","text":{},{}}}]"#, string.raw, self.member());
+    pub(crate) fn listed(&self, kind: &str, string: &Json<'_>, member: &str) -> Option<MarkEdit> {
+        says_something(string.as_text()?).then(|| {
+            let list = format!(r#"[{{"type":"{kind}","text":{},{member}}}]"#, string.raw);
             (string.start..cache_marks::end(string), list)
         })
-    }
-
-    fn member(&self) -> &'static str {
-        match self.format {
-            Format::Anthropic if self.lifetime > 300 => r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#,
-            Format::Anthropic => r#""cache_control":{"type":"ephemeral"}"#,
-            Format::OpenaiChat | Format::OpenaiResponses => {
-                r#""prompt_cache_breakpoint":{"mode":"explicit"}"#
-            }
-        }
     }
 }
 
@@ -301,7 +224,8 @@ fn text<'p>(piece: &'p PromptPiece<'_>) -> Option<&'p str> {
     piece.json.as_text().or_else(|| piece.json.text_at("text"))
 }
 
-fn is_said(text: &str) -> bool {
+/// Returns true if a text is more than white space.
+pub(crate) fn says_something(text: &str) -> bool {
     !text.trim().is_empty()
 }
 

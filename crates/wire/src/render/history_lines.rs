@@ -123,7 +123,9 @@ impl<'a> SourceEventTable<'a> {
         messages: &[ContextMessage<'a>],
         head: &RequestHead<'_, '_>,
     ) -> Vec<&SourceEvent<'a>> {
-        if self.format != Format::Anthropic || head.system.iter().any(|system| system.own.is_some()) {
+        if !self.format.provider().leads_into_system()
+            || head.system.iter().any(|system| system.own.is_some())
+        {
             return Vec::new();
         }
         let said = messages.iter().filter(|message| self.side_instruction(message).is_none());
@@ -235,9 +237,7 @@ impl<'a> SourceEventTable<'a> {
 
     /// Returns true if a summary is a signed block of the provider's.
     fn must_come_first(&self, entry: &SourceEvent<'_>) -> bool {
-        let blocks = entry.own.as_ref().map(|own| own.array_at("content")).unwrap_or_default();
-        self.format == Format::Anthropic
-            && blocks.first().is_some_and(|block| block.text_at("type") == Some("compaction"))
+        entry.own.as_ref().is_some_and(|own| self.format.provider().begins_with_compaction(own))
     }
 
     /// Returns true if an event between two events is left out.

@@ -10,7 +10,7 @@
 //! [`TokenOverhead::request`](epitome_core::meter::TokenOverhead). So [`recount`] never finds more than [`Context::tokens`], in
 //! any format and after any edits.
 
-mod breakpoints;
+pub(crate) mod breakpoints;
 mod history_lines;
 mod recount;
 mod thinking;
@@ -164,7 +164,8 @@ pub(crate) fn unmarked(
             _ => head.system.push(entry),
         }
     }
-    if let Some(setting) = REMOTE_HISTORY_SETTINGS.into_iter().find(|setting| head.has(setting)) {
+    let mut remote = REMOTE_HISTORY_SETTINGS.into_iter().chain(format.provider().remote_history());
+    if let Some(setting) = remote.find(|setting| head.has(setting)) {
         return Err(RenderError::RemoteHistory { setting });
     }
     let leading = table.leading_instructions(&messages, &head);

@@ -12,12 +12,10 @@
 use epitome_core::{ContentPart, Event, Fact, Tokens, event::InstructionKind, meter::Meter};
 
 use crate::{
-    anthropic, cache_marks,
+    cache_marks,
     error::WireError,
     format::Format,
     json::Json,
-    normal_digest::ChatMessageSource,
-    openai_chat, openai_responses,
     tools::{self, ToolDefinition, ToolParameters},
 };
 
@@ -55,12 +53,7 @@ pub(crate) fn request_overhead(meter: &Meter) -> Tokens {
 
 /// Counts one message or item.
 pub(crate) fn message_cost(format: Format, json: &Json<'_>, meter: &Meter) -> Tokens {
-    let event = match format {
-        Format::OpenaiChat => openai_chat::read_message(json, ChatMessageSource::InRequest),
-        Format::OpenaiResponses => openai_responses::read_item(json),
-        Format::Anthropic => anthropic::read_message(json),
-    };
-    cost(&event, meter)
+    cost(&format.provider().read_item(json), meter)
 }
 
 fn cost(event: &Event, meter: &Meter) -> Tokens {

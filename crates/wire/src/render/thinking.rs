@@ -17,13 +17,14 @@ use epitome_core::{
         Context, ContextMessage, Segment, SegmentBody, SegmentContent, SegmentEdit, UNANSWERED_TEXT,
         VisibleOutcome,
     },
-    event::{InstructionKind, RawDialect},
+    event::InstructionKind,
     media::Media,
     seq_set::SeqSet,
     tokens::Tokens,
 };
 
 use crate::{
+    format::Format,
     json::Json,
     legality::{ProviderRule, ProviderRules},
     write::CONTINUE_MESSAGE,
@@ -145,13 +146,10 @@ fn pivot(context: &Context) -> Option<Seq> {
     context.segments().iter().find_map(|segment| match segment.body() {
         SegmentBody::Summary(event) => {
             let raw = &event.event.raw;
-            let signed = raw.dialect == RawDialect::Anthropic
-                && Json::parse(&raw.json, "a compaction").is_ok_and(|message| {
-                    message
-                        .array_at("content")
-                        .iter()
-                        .any(|block| block.text_at("type") == Some("compaction"))
-                });
+            let signed = Format::of_dialect(&raw.dialect).is_some_and(|format| {
+                Json::parse(&raw.json, "a compaction")
+                    .is_ok_and(|message| format.provider().is_signed_compaction(&message))
+            });
             (!signed).then_some(event.id.seq)
         }
         _ => None,

@@ -9,7 +9,7 @@ use crate::json::{Json, JsonValue, quote};
 
 /// A growing value.
 #[derive(Clone, Debug)]
-pub(super) enum GrowingJson {
+pub(crate) enum GrowingJson {
     /// A value that does not grow: any JSON.
     Fixed(String),
     /// A string.
@@ -22,7 +22,7 @@ pub(super) enum GrowingJson {
 
 /// The members of a growing object, in the order they came.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GrowingObject {
+pub(crate) struct GrowingObject {
     list: Vec<(String, GrowingJson)>,
     /// Index of the members, once there are too many to search in order.
     places: HashMap<String, usize>,
@@ -33,20 +33,20 @@ const MAX_UNINDEXED_MEMBERS: usize = 32;
 
 impl GrowingJson {
     /// `null`.
-    pub(super) fn null() -> Self {
+    pub(crate) fn null() -> Self {
         Self::Fixed("null".to_owned())
     }
 
-    pub(super) fn text(text: &str) -> Self {
+    pub(crate) fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(self, Self::Fixed(json) if json == "null")
     }
 
     /// The members, if it is an object.
-    pub(super) fn members(&mut self) -> Option<&mut GrowingObject> {
+    pub(crate) fn members(&mut self) -> Option<&mut GrowingObject> {
         match self {
             Self::Object(members) => Some(members),
             _ => None,
@@ -54,7 +54,7 @@ impl GrowingJson {
     }
 
     /// Appends to a string; anything else becomes one.
-    pub(super) fn append(&mut self, piece: &str) {
+    pub(crate) fn append(&mut self, piece: &str) {
         match self {
             Self::Text(text) => text.push_str(piece),
             other => *other = Self::text(piece),
@@ -62,7 +62,7 @@ impl GrowingJson {
     }
 
     /// The element at `index` of a list, or a new one at its end. Anything else becomes a list.
-    pub(super) fn element(&mut self, index: u64) -> &mut Self {
+    pub(crate) fn element(&mut self, index: u64) -> &mut Self {
         let elements = self.elements();
         let at = usize::try_from(index).unwrap_or(usize::MAX).min(elements.len());
         if at == elements.len() {
@@ -72,7 +72,7 @@ impl GrowingJson {
     }
 
     /// Adds an element to a list; anything else becomes one.
-    pub(super) fn push(&mut self, element: Self) {
+    pub(crate) fn push(&mut self, element: Self) {
         self.elements().push(element);
     }
 
@@ -87,7 +87,7 @@ impl GrowingJson {
     }
 
     /// The JSON so far.
-    pub(super) fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let mut out = String::new();
         self.write(&mut out);
         out
@@ -142,12 +142,12 @@ impl From<&Json<'_>> for GrowingJson {
 
 impl GrowingObject {
     /// The member called `key`, made as `null` if it is not there.
-    pub(super) fn at(&mut self, key: &str) -> &mut GrowingJson {
+    pub(crate) fn at(&mut self, key: &str) -> &mut GrowingJson {
         let place = self.place(key).unwrap_or_else(|| self.add(key));
         &mut self.list[place].1
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&GrowingJson> {
+    pub(crate) fn get(&self, key: &str) -> Option<&GrowingJson> {
         self.place(key).map(|place| &self.list[place].1)
     }
 
@@ -170,29 +170,29 @@ impl GrowingObject {
         place
     }
 
-    pub(super) fn set(&mut self, key: &str, value: GrowingJson) {
+    pub(crate) fn set(&mut self, key: &str, value: GrowingJson) {
         *self.at(key) = value;
     }
 
     /// Takes over all members of `others`.
-    pub(super) fn take_all(&mut self, others: Self) {
+    pub(crate) fn take_all(&mut self, others: Self) {
         for (key, value) in others.list {
             self.set(&key, value);
         }
     }
 
     /// Returns true if no member was ever set.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Sets every member that `json` has. Returns the number of bytes that this keeps.
-    pub(super) fn assign(&mut self, json: &Json<'_>) -> usize {
+    pub(crate) fn assign(&mut self, json: &Json<'_>) -> usize {
         json.members().iter().map(|(key, value)| self.assign_one(key, value)).sum()
     }
 
     /// Sets every member that `json` has and that is not `null`. Returns the number of bytes that this keeps.
-    pub(super) fn update(&mut self, json: &Json<'_>) -> usize {
+    pub(crate) fn update(&mut self, json: &Json<'_>) -> usize {
         let said = json.members().iter().filter(|(_, value)| !value.is_null());
         said.map(|(key, value)| self.assign_one(key, value)).sum()
     }

@@ -3,10 +3,9 @@
 //! A stream that breaks off still gives the part that came, and reports it as cut. The bytes kept are bounded by a
 //! limit, so that a server that never stops talking cannot fill the memory.
 
-mod anthropic;
-mod growing_json;
-mod openai_chat;
-mod openai_responses;
+pub(crate) mod growing_json;
+
+use std::fmt;
 
 use epitome_core::Event;
 
@@ -29,7 +28,7 @@ use crate::{error::WireError, format::Format, json::Json, response, sse::SsePayl
 pub struct StreamDecoder {
     format: Format,
     payloads: SsePayloads,
-    assembly: AnswerAssembly,
+    assembly: Box<dyn AnswerAssembly>,
     kept: usize,
     limit: usize,
     ending: StreamEnding,
@@ -67,7 +66,7 @@ impl StreamDecoder {
         Self {
             format,
             payloads: SsePayloads::default(),
-            assembly: AnswerAssembly::new(format),
+            assembly: format.provider().assembly(),
             kept: 0,
             limit: Self::DEFAULT_LIMIT,
             ending: StreamEnding::Cut,
@@ -127,7 +126,7 @@ impl StreamDecoder {
     fn walk(&mut self, feed: impl FnOnce(&mut SsePayloads, &mut dyn FnMut(&str))) {
         let Self { payloads, assembly, kept, ending, over, damaged, .. } = self;
         feed(payloads, &mut |payload| {
-            let Some(taken) = take(assembly, payload) else {
+            let Some(taken) = take(&mut **assembly, payload) else {
                 *damaged = true;
                 return;
             };
@@ -149,73 +148,50 @@ pub(crate) struct PayloadEffect {
     /// Number of bytes more that are kept.
     pub(crate) kept: usize,
     /// State of the stream after it, if the payload changes it.
-    ending: Option<StreamEnding>,
+    pub(crate) ending: Option<StreamEnding>,
     /// True if no more of the answer can follow.
     pub(crate) over: bool,
 }
 
 impl PayloadEffect {
-    fn kept(kept: usize) -> Self {
+    pub(crate) fn kept(kept: usize) -> Self {
         Self { kept, ..Self::default() }
     }
 
-    fn ending(ending: StreamEnding) -> Self {
+    pub(crate) fn ending(ending: StreamEnding) -> Self {
         Self::default().with_final_ending(ending)
     }
 
     /// Marks the last event of the stream.
-    fn with_final_ending(self, ending: StreamEnding) -> Self {
+    pub(crate) fn with_final_ending(self, ending: StreamEnding) -> Self {
         Self { ending: Some(ending), over: true, ..self }
     }
 
     /// Sets the ending, though more events may follow.
-    fn with_ending(self, ending: StreamEnding) -> Self {
+    pub(crate) fn with_ending(self, ending: StreamEnding) -> Self {
         Self { ending: Some(ending), ..self }
     }
 }
 
-/// The answer so far.
-#[derive(Debug)]
-pub(crate) enum AnswerAssembly {
-    Chat(openai_chat::ChatAssembly),
-    Responses(openai_responses::ResponsesAssembly),
-    Anthropic(anthropic::AnthropicAssembly),
-}
-
-impl AnswerAssembly {
-    /// Starts an empty answer.
-    pub(crate) fn new(format: Format) -> Self {
-        match format {
-            Format::OpenaiChat => Self::Chat(openai_chat::ChatAssembly::default()),
-            Format::OpenaiResponses => Self::Responses(openai_responses::ResponsesAssembly::default()),
-            Format::Anthropic => Self::Anthropic(anthropic::AnthropicAssembly::default()),
-        }
-    }
-
+/// A streamed answer so far.
+pub(crate) trait AnswerAssembly: fmt::Debug + Send + Sync {
     /// Takes the next event.
-    pub(crate) fn take(&mut self, event: &Json<'_>) -> PayloadEffect {
-        match self {
-            Self::Chat(chat) => chat.take(event),
-            Self::Responses(responses) => responses.take(event),
-            Self::Anthropic(anthropic) => anthropic.take(event),
-        }
+    fn take(&mut self, event: &Json<'_>) -> PayloadEffect;
+
+    /// Returns true if `[DONE]` ends the stream; servers of other formats send it by mistake.
+    fn ends_with_done(&self) -> bool {
+        false
     }
 
     /// The response in one piece; `None` if none was ever begun.
-    pub(crate) fn assembled(self) -> Option<String> {
-        match self {
-            Self::Chat(chat) => chat.assembled(),
-            Self::Responses(responses) => responses.assembled(),
-            Self::Anthropic(anthropic) => anthropic.assembled(),
-        }
-    }
+    fn assembled(self: Box<Self>) -> Option<String>;
 }
 
 /// Takes a payload and returns its effect; `None` if it is not JSON, so that the answer lacks it.
-fn take(assembly: &mut AnswerAssembly, payload: &str) -> Option<PayloadEffect> {
-    match (payload.trim(), &*assembly) {
-        ("[DONE]", AnswerAssembly::Chat(_)) => return Some(PayloadEffect::ending(StreamEnding::Complete)),
-        ("[DONE]" | "", _) => return Some(PayloadEffect::default()),
+fn take(assembly: &mut dyn AnswerAssembly, payload: &str) -> Option<PayloadEffect> {
+    match payload.trim() {
+        "[DONE]" if assembly.ends_with_done() => return Some(PayloadEffect::ending(StreamEnding::Complete)),
+        "[DONE]" | "" => return Some(PayloadEffect::default()),
         _ => {}
     }
     let event = Json::parse(payload, "a streamed event").ok()?;

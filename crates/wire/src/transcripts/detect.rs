@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    TranscriptError, TranscriptFile, TranscriptFormat, claude_code, codex, epitome, gemini,
+    TranscriptError, TranscriptFile, TranscriptFormat, claude_code, codex, epitome, gemini, gemini_requests,
     json_lines::{TranscriptLimits, lines},
     opencode, openhands, pi, provider_messages,
     shape_probe::{sketch, too_deep},
@@ -52,7 +52,7 @@ struct ValueReader {
 }
 
 /// Formats in which one value is a whole file's content. More special formats stand first.
-const VALUES: [ValueReader; 6] = [
+const VALUES: [ValueReader; 7] = [
     ValueReader {
         format: TranscriptFormat::Opencode,
         recognises: opencode::recognises,
@@ -73,6 +73,11 @@ const VALUES: [ValueReader; 6] = [
         format: TranscriptFormat::Openhands,
         recognises: openhands::recognises,
         read: openhands::read,
+    },
+    ValueReader {
+        format: TranscriptFormat::GeminiRequest,
+        recognises: gemini_requests::recognises,
+        read: gemini_requests::read,
     },
     ValueReader {
         format: TranscriptFormat::OpenaiChat,
@@ -335,13 +340,13 @@ mod tests {
         the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
         the JSON document is cut off: read it again once it is written completely, or get a whole copy
         the JSON document is cut off: read it again once it is written completely, or get a whole copy
-        no agent known here writes such a file (seen: an object with weather, wind): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
-        no agent known here writes such a file (seen: an object with weather): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
-        no agent known here writes such a file (seen: an empty list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
-        no agent known here writes such a file (seen: an empty object): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
-        no agent known here writes such a file (seen: a list of objects with x): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
-        no agent known here writes such a file (seen: a list of values that are no objects): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
-        no agent known here writes such a file (seen: a value that is neither object nor list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
+        no agent known here writes such a file (seen: an object with weather, wind): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, gemini-request, epitome
+        no agent known here writes such a file (seen: an object with weather): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, gemini-request, epitome
+        no agent known here writes such a file (seen: an empty list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, gemini-request, epitome
+        no agent known here writes such a file (seen: an empty object): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, gemini-request, epitome
+        no agent known here writes such a file (seen: a list of objects with x): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, gemini-request, epitome
+        no agent known here writes such a file (seen: a list of values that are no objects): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, gemini-request, epitome
+        no agent known here writes such a file (seen: a value that is neither object nor list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, gemini-request, epitome
         the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
         the zstd compression is damaged or cut off: get a whole copy of the file
         "#);

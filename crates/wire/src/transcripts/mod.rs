@@ -12,6 +12,7 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gemini;
+mod gemini_requests;
 mod json_lines;
 mod opencode;
 mod openhands;
@@ -174,13 +175,15 @@ pub enum TranscriptFormat {
     OpenaiResponses,
     /// Anthropic messages.
     Anthropic,
+    /// Contents of Gemini's `generateContent`.
+    GeminiRequest,
     /// Epitome's own export, an event a line.
     Epitome,
 }
 
 impl TranscriptFormat {
     /// Every format.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ClaudeCode,
         Self::Codex,
         Self::Opencode,
@@ -193,6 +196,7 @@ impl TranscriptFormat {
         Self::OpenaiChat,
         Self::OpenaiResponses,
         Self::Anthropic,
+        Self::GeminiRequest,
         Self::Epitome,
     ];
 
@@ -211,6 +215,7 @@ impl TranscriptFormat {
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiResponses => "openai-responses",
             Self::Anthropic => "anthropic",
+            Self::GeminiRequest => "gemini-request",
             Self::Epitome => "epitome",
         }
     }

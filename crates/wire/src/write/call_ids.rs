@@ -15,7 +15,7 @@ use super::{CallPosition, HistoryLine, SourceEvent};
 
 /// Scope within which an id must be unique.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum IdScope {
+pub(crate) enum IdScope {
     /// None: ids are written as they were recorded.
     Nowhere,
     /// Among the calls of one answer.
@@ -25,14 +25,14 @@ pub(super) enum IdScope {
 }
 
 /// Ids that differ from those in the log, by the event and the index of the call.
-pub(super) struct WrittenCallIds {
+pub(crate) struct WrittenCallIds {
     changed: HashMap<(usize, usize), String>,
 }
 
 impl WrittenCallIds {
     /// Gives every call its id. `safe` makes one from another format valid; calls for which `is_fixed` holds have
     /// none.
-    pub(super) fn of(
+    pub(crate) fn of(
         lines: &[HistoryLine<'_, '_>],
         unique: IdScope,
         safe: impl Fn(&str) -> String,
@@ -66,12 +66,12 @@ impl WrittenCallIds {
     }
 
     /// Id of a call, if it is not the log's.
-    pub(super) fn changed(&self, entry: &SourceEvent<'_>, place: usize) -> Option<&str> {
+    pub(crate) fn changed(&self, entry: &SourceEvent<'_>, place: usize) -> Option<&str> {
         self.changed.get(&(entry.index, place)).map(String::as_str)
     }
 
     /// Id of a call.
-    pub(super) fn of_site<'i>(&'i self, site: &CallPosition<'_, 'i>) -> &'i str {
+    pub(crate) fn of_site<'i>(&'i self, site: &CallPosition<'_, 'i>) -> &'i str {
         self.changed(site.entry, site.place).unwrap_or(&site.call.id.0)
     }
 }
@@ -101,7 +101,7 @@ impl AssignedIds {
 }
 
 /// An id of at most `most` bytes: a longer one is cut, and made distinct by a digest.
-pub(super) fn shortened(id: &str, most: usize) -> Cow<'_, str> {
+pub(crate) fn shortened(id: &str, most: usize) -> Cow<'_, str> {
     if id.len() <= most {
         return id.into();
     }

@@ -8,7 +8,7 @@ use crate::json::Json;
 
 /// Writes the blocks of `shown`, given `own`, the blocks of `original`. A part that is still there keeps its block,
 /// the others are written by `fresh`, which may return none.
-pub(super) fn edited_blocks(
+pub(crate) fn edited_blocks(
     own: &[Cow<'_, str>],
     original: &[ContentPart],
     shown: &[ContentPart],
@@ -23,7 +23,7 @@ pub(super) fn edited_blocks(
 }
 
 /// The blocks of content: a string is its only one, in the form `text` gives it.
-pub(super) fn own_blocks<'j>(content: Option<&Json<'j>>, text: impl Fn(&str) -> String) -> Vec<Cow<'j, str>> {
+pub(crate) fn own_blocks<'j>(content: Option<&Json<'j>>, text: impl Fn(&str) -> String) -> Vec<Cow<'j, str>> {
     let Some(content) = content.filter(|content| !content.is_null()) else { return Vec::new() };
     match (content.as_text(), content.as_array()) {
         (Some(""), _) => Vec::new(),

@@ -4,12 +4,9 @@
 //! results of its calls, then the next message. The three writers do not know logs and contexts. Content that came in
 //! the target format keeps its bytes, block by block; everything else is written anew.
 
-pub(crate) mod anthropic;
-mod call_ids;
-mod edited_content;
-pub(crate) mod openai_chat;
-pub(crate) mod openai_responses;
-mod portable;
+pub(crate) mod call_ids;
+pub(crate) mod edited_content;
+pub(crate) mod portable;
 pub(crate) mod request_envelope;
 
 use std::{cell::OnceCell, collections::BTreeMap};
@@ -38,11 +35,11 @@ pub(crate) struct WriteOptions<'m> {
 }
 
 impl WriteOptions<'_> {
-    fn is_legal(self) -> bool {
+    pub(crate) fn is_legal(self) -> bool {
         self.rules.is_some()
     }
 
-    fn demands(self, rule: ProviderRule) -> bool {
+    pub(crate) fn demands(self, rule: ProviderRule) -> bool {
         self.rules.is_some_and(|rules| rules.has(rule))
     }
 }
@@ -54,9 +51,9 @@ pub(crate) struct SourceEvent<'a> {
     pub(crate) event: &'a Event,
     pub(crate) own: Option<Json<'a>>,
     /// Base64 of its media, by the hash of its content: searched for once, however many parts there are.
-    inline: OnceCell<BTreeMap<Digest, String>>,
+    pub(crate) inline: OnceCell<BTreeMap<Digest, String>>,
     /// Indices of an Anthropic message's blocks that are results.
-    results: OnceCell<Vec<usize>>,
+    pub(crate) results: OnceCell<Vec<usize>>,
 }
 
 impl<'a> SourceEvent<'a> {
@@ -70,9 +67,8 @@ impl<'a> SourceEvent<'a> {
         }
         let own = Json::parse(&event.raw.json, "an event's raw form")?;
         // A compaction's raw form may be a record of the agent's rather than a message.
-        let fits = match (&event.fact, format) {
-            (Fact::Compacted(_) | Fact::Injected { .. }, Format::OpenaiResponses) => own.is_object(),
-            (Fact::Compacted(_) | Fact::Injected { .. }, _) => own.text_at("role").is_some(),
+        let fits = match &event.fact {
+            Fact::Compacted(_) | Fact::Injected { .. } => format.provider().is_message(&own),
             _ => true,
         };
         Ok(Self::new(index, event, fits.then_some(own)))
@@ -83,11 +79,11 @@ impl<'a> SourceEvent<'a> {
             && matches!(self.event.fact, Fact::Instructed { what: InstructionKind::Message, .. })
     }
 
-    fn parts(&self) -> &'a [ContentPart] {
+    pub(crate) fn parts(&self) -> &'a [ContentPart] {
         self.event.fact.parts()
     }
 
-    fn is_carried(&self) -> bool {
+    pub(crate) fn is_carried(&self) -> bool {
         matches!(self.event.fact, Fact::Carried { .. })
     }
 }
@@ -133,12 +129,12 @@ impl<'e, 'a> ShownFragment<'e, 'a> {
     }
 
     /// The parts it shows, with their indices.
-    fn shown(&self) -> impl Iterator<Item = (usize, &'a ContentPart)> {
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (usize, &'a ContentPart)> {
         let parts = self.entry.parts().iter().enumerate();
         parts.filter(|(place, _)| self.shows(*place))
     }
 
-    fn shows(&self, place: usize) -> bool {
+    pub(crate) fn shows(&self, place: usize) -> bool {
         self.places.as_ref().is_none_or(|places| places.binary_search(&place).is_ok())
     }
 }
@@ -206,11 +202,7 @@ pub(crate) fn history(
     lines: &[HistoryLine<'_, '_>],
     manner: WriteOptions<'_>,
 ) -> WrittenHistory {
-    let (mut messages, layout) = match format {
-        Format::OpenaiChat => (openai_chat::write(lines, manner), HistoryLayout::List),
-        Format::OpenaiResponses => openai_responses::write(lines, manner),
-        Format::Anthropic => (anthropic::write(lines, manner), HistoryLayout::List),
-    };
+    let (mut messages, layout) = format.provider().write_history(lines, manner);
     frame(format, &mut messages, manner);
     WrittenHistory { messages, layout }
 }
@@ -232,9 +224,8 @@ fn frame(format: Format, messages: &mut Vec<WrittenMessage>, manner: WriteOption
     let is_answer = |(_, message): &(usize, &WrittenMessage)| message.speaker == AlternatingRole::Assistant;
     let first = speakers().next().filter(is_answer).filter(|_| manner.demands(ProviderRule::FirstIsUser));
     // An answer that ends in white space is refused as one to continue, even if it begins with a signed summary.
-    let has_ended = |message: &WrittenMessage| {
-        format == Format::Anthropic && manner.is_legal() && anthropic::is_answer_ended(&message.json)
-    };
+    let has_ended =
+        |message: &WrittenMessage| manner.is_legal() && format.provider().must_go_on(&message.json);
     let last = speakers().next_back().filter(|last| {
         (is_answer(last) && manner.demands(ProviderRule::PrefillRefused)) || has_ended(last.1)
     });
@@ -249,19 +240,15 @@ fn frame(format: Format, messages: &mut Vec<WrittenMessage>, manner: WriteOption
 
 /// A message in the user's name without an event.
 pub(crate) fn words(format: Format, text: &str) -> WrittenMessage {
-    let json = match format {
-        Format::OpenaiChat => openai_chat::words(text),
-        Format::OpenaiResponses => openai_responses::words(text),
-        Format::Anthropic => anthropic::words(text),
-    };
+    let json = format.provider().user_words(text);
     WrittenMessage { json, events: Vec::new(), speaker: AlternatingRole::User }
 }
 
 /// Returns true if a value is a short word that the wrapping of a message pays for: a role, a name, an id.
-fn is_short(value: &Json<'_>) -> bool {
+pub(crate) fn is_short(value: &Json<'_>) -> bool {
     const MAX_SHORT_BYTES: usize = 80;
     value.as_text().is_some_and(|text| text.len() <= MAX_SHORT_BYTES && !text.contains(char::is_whitespace))
 }
 
 /// Result for a call that has none.
-const STAND_IN_RESULT: &str = UNANSWERED_TEXT;
+pub(crate) const STAND_IN_RESULT: &str = UNANSWERED_TEXT;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A piece of a message that can be written in any format, if need be as a note.
-pub(super) enum PortablePiece<'a> {
+pub(crate) enum PortablePiece<'a> {
     Text(Cow<'a, str>),
     Refusal(&'a str),
     Call(&'a ToolCall, usize),
@@ -32,14 +32,14 @@ pub(super) enum PortablePiece<'a> {
 }
 
 /// Source of a medium's bytes.
-pub(super) enum MediumSource<'a> {
+pub(crate) enum MediumSource<'a> {
     Base64(&'a str),
     Url(&'a str),
 }
 
 impl PortablePiece<'_> {
     /// Text in place of a piece where only text is possible.
-    pub(super) fn note(&self) -> Option<&str> {
+    pub(crate) fn note(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
             Self::Refusal(text) => Some(text),
@@ -50,19 +50,19 @@ impl PortablePiece<'_> {
 }
 
 /// An event, ready to be written in a format it did not come in.
-pub(super) struct PortableEvent<'a> {
+pub(crate) struct PortableEvent<'a> {
     event: &'a Event,
     inline: &'a BTreeMap<Digest, String>,
     meter: Option<&'a Meter>,
 }
 
 impl<'a> PortableEvent<'a> {
-    pub(super) fn of(entry: &'a SourceEvent<'_>, meter: Option<&'a Meter>) -> Self {
+    pub(crate) fn of(entry: &'a SourceEvent<'_>, meter: Option<&'a Meter>) -> Self {
         Self { event: entry.event, inline: entry.inline.get_or_init(|| inline(entry.event)), meter }
     }
 
     /// Content of the message without its results.
-    pub(super) fn pieces(&self) -> Vec<PortablePiece<'_>> {
+    pub(crate) fn pieces(&self) -> Vec<PortablePiece<'_>> {
         match &self.event.fact {
             Fact::Compacted(compaction) => self.summary(&compaction.summary).into_iter().collect(),
             fact => self.pieces_of(fact.parts()),
@@ -70,12 +70,12 @@ impl<'a> PortableEvent<'a> {
     }
 
     /// Content of some parts of this event. Reasoning belongs to its provider and is left out.
-    pub(super) fn pieces_of<'p>(&'p self, parts: &'p [ContentPart]) -> Vec<PortablePiece<'p>> {
+    pub(crate) fn pieces_of<'p>(&'p self, parts: &'p [ContentPart]) -> Vec<PortablePiece<'p>> {
         self.said_at(parts.iter().enumerate())
     }
 
     /// The same for parts that are given with their indices.
-    pub(super) fn said_at<'p>(
+    pub(crate) fn said_at<'p>(
         &'p self,
         parts: impl Iterator<Item = (usize, &'p ContentPart)>,
     ) -> Vec<PortablePiece<'p>> {
@@ -83,7 +83,7 @@ impl<'a> PortableEvent<'a> {
     }
 
     /// Texts of some parts, with notes for parts that are not text.
-    pub(super) fn texts(&self, parts: &[ContentPart]) -> Vec<String> {
+    pub(crate) fn texts(&self, parts: &[ContentPart]) -> Vec<String> {
         self.pieces_of(parts).iter().filter_map(|piece| piece.note().map(str::to_owned)).collect()
     }
 
@@ -142,7 +142,7 @@ impl<'a> PortableEvent<'a> {
 }
 
 /// A note for a part that is left out.
-pub(super) fn left_out_note(what: &str) -> String {
+pub(crate) fn left_out_note(what: &str) -> String {
     format!("[{what}: left out, it cannot be shown here]")
 }
 

@@ -9,13 +9,13 @@ use std::ops::Range;
 use epitome_core::{ContentPart, Fact, Tokens, event::InstructionKind};
 
 use super::{
-    AlternatingRole, HistoryLayout, SourceEvent, WriteOptions, WrittenHistory, WrittenMessage, anthropic,
-    openai_chat, openai_responses, portable::PortableEvent,
+    AlternatingRole, HistoryLayout, SourceEvent, WriteOptions, WrittenHistory, WrittenMessage,
+    portable::PortableEvent,
 };
 use crate::{
     format::Format,
     json::{Json, quote},
-    request::{RequestKeys, bare_item},
+    request::bare_item,
     tools,
 };
 
@@ -46,9 +46,6 @@ impl RequestHead<'_, '_> {
     }
 }
 
-/// The setting that an Anthropic request must have.
-const MAX_TOKENS: &str = "max_tokens";
-
 /// Writes the whole request.
 pub(crate) fn write_request(
     format: Format,
@@ -56,16 +53,17 @@ pub(crate) fn write_request(
     mut history: WrittenHistory,
     manner: WriteOptions<'_>,
 ) -> AssembledRequest {
-    let keys = RequestKeys::of(format);
+    let provider = format.provider();
+    let keys = provider.keys();
     let settings = head.settings.and_then(|entry| entry.own.as_ref()).filter(|own| own.is_object());
     let mut body = RequestDraft { settings, edits: Vec::new(), added: Vec::new() };
     if let Some(model) = head.model {
-        body.put("model", MemberValue::Json(quote(model)));
+        body.put("model", MemberValue::Json(provider.model_value(model)));
     }
-    if let (Format::Anthropic, Some(answer)) = (format, head.answer)
-        && !head.has(MAX_TOKENS)
+    if let (Some(limit), Some(answer)) = (provider.required_limit(), head.answer)
+        && !head.has(limit)
     {
-        body.put(MAX_TOKENS, MemberValue::Json(answer.to_string()));
+        body.put(limit, MemberValue::Json(answer.to_string()));
     }
     if let Some(last) = head.system.last() {
         match (keys.system, system(format, &head.system, manner)) {
@@ -191,7 +189,7 @@ impl MemberValue {
 }
 
 /// Place of a system prompt.
-enum SystemPlacement {
+pub(crate) enum SystemPlacement {
     /// Its own member or, if the format has none, the first message.
     Prompt(String),
     /// A message in any case.
@@ -200,27 +198,18 @@ enum SystemPlacement {
 }
 
 fn system(format: Format, entries: &[&SourceEvent<'_>], manner: WriteOptions<'_>) -> SystemPlacement {
+    let provider = format.provider();
     if let [SourceEvent { own: Some(own), .. }] = entries
-        && format != Format::OpenaiChat
+        && let Some(own) = provider.own_system(own, manner)
     {
-        let clean = || anthropic::without_blanks(own);
-        let cleaned = if manner.is_legal() && format == Format::Anthropic { clean() } else { None };
-        return SystemPlacement::Prompt(cleaned.unwrap_or_else(|| own.raw.to_owned()));
+        return SystemPlacement::Prompt(own);
     }
     let texts: Vec<String> = entries
         .iter()
         .flat_map(|entry| PortableEvent::of(entry, manner.meter).texts(entry.parts()))
         .filter(|text| !text.trim().is_empty())
         .collect();
-    match format {
-        _ if texts.is_empty() => SystemPlacement::Nothing,
-        Format::OpenaiChat => SystemPlacement::Message(openai_chat::texts("system", &texts)),
-        Format::Anthropic => SystemPlacement::Prompt(anthropic::system(&texts)),
-        // The prompt is one text in this format. The breaks between its parts cost tokens that are not counted, so
-        // only a few parts are joined: as many as the wrapping of a message, which it does not need, pays for.
-        Format::OpenaiResponses if texts.len() <= 4 => SystemPlacement::Prompt(quote(&texts.join("\n"))),
-        Format::OpenaiResponses => SystemPlacement::Message(openai_responses::developer(&texts)),
-    }
+    if texts.is_empty() { SystemPlacement::Nothing } else { provider.write_system(&texts) }
 }
 
 fn tool_list(format: Format, entry: &SourceEvent<'_>) -> String {
@@ -239,5 +228,5 @@ fn tool_list(format: Format, entry: &SourceEvent<'_>) -> String {
         })
         .flat_map(|definition| tools::translated(definition, format))
         .collect();
-    format!("[{}]", tools.join(","))
+    format.provider().tool_list(&tools)
 }

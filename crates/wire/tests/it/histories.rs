@@ -17,7 +17,7 @@ use epitome_core::{
     projection::{EventLine, project},
     tokens::{TokenCounter, Tokens},
 };
-use epitome_wire::{Format, anthropic, openai_chat, openai_responses};
+use epitome_wire::{Format, anthropic, gemini, openai_chat, openai_responses};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 
@@ -91,6 +91,7 @@ pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Step>> {
             Just(By::Provider(Format::OpenaiChat)),
             Just(By::Provider(Format::OpenaiResponses)),
             Just(By::Provider(Format::Anthropic)),
+            Just(By::Provider(Format::Gemini)),
             Just(By::Agent),
         ]
     };
@@ -168,6 +169,7 @@ pub(crate) fn events(steps: &[Step]) -> Vec<Arc<LoggedEvent>> {
             By::Provider(Format::OpenaiChat) => in_chat(number, &step.what),
             By::Provider(Format::OpenaiResponses) => in_responses(number, &step.what),
             By::Agent => Vec::new(),
+            By::Provider(Format::Gemini) => in_gemini(&step.what),
         };
         match &step.what {
             What::Compacted { keeps, sealed } => events.push(compacted(events.len(), *keeps, *sealed)),
@@ -407,6 +409,65 @@ fn anthropic_made(made: &Made) -> Value {
         Made::Call { id, arguments, .. } => {
             let input = serde_json::from_str::<Value>(arguments).ok().filter(Value::is_object);
             json!({"type": "tool_use", "id": call_id(*id), "name": "look", "input": input.unwrap_or_else(|| json!({"a": arguments}))})
+        }
+    }
+}
+
+fn in_gemini(what: &What) -> Vec<Event> {
+    let part = |said: &Said| match said {
+        Said::Text(text) => json!({"text": text}),
+        Said::Image => json!({"inlineData": {"mimeType": "image/png", "data": PIXEL}}),
+        Said::Link => {
+            json!({"fileData": {"mimeType": "image/png", "fileUri": "https://example.org/cat.png"}})
+        }
+        Said::Pdf => json!({"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0xLjQKJSVFT0YK"}}),
+        Said::Unknown(text) => json!({"hologram": {"x": text}}),
+    };
+    let parts = |said: &[Said]| said.iter().map(part).collect::<Vec<Value>>();
+    let content = match what {
+        What::User(said) => json!({"role": "user", "parts": parts(said), "x": 1.0}),
+        What::Answer { parts, .. } => {
+            json!({"role": "model", "parts": parts.iter().map(gemini_made).collect::<Vec<_>>()})
+        }
+        What::Returned { results, beside, error } => {
+            let result = |(id, said): &(u8, Vec<Said>)| {
+                let text = said.iter().filter_map(|said| match said {
+                    Said::Text(text) => Some(text.as_str()),
+                    _ => None,
+                });
+                let text = text.collect::<String>();
+                let response =
+                    if *error { json!({"error": text}) } else { json!({"output": text, "code": 0}) };
+                json!({"functionResponse": {"id": call_id(*id), "name": "look", "response": response}})
+            };
+            let mut all = parts(beside);
+            all.extend(results.iter().map(result));
+            json!({"role": "user", "parts": all})
+        }
+        What::Instruct(text) => json!({"role": "user", "parts": [{"text": text}]}),
+        What::Native => json!({"role": "model", "parts": [{"executableCode": {"code": "x"}}]}),
+        What::Broken(0) => json!({"role": "model", "parts": [{"functionCall": {"args": {}}}]}),
+        What::Broken(1) => {
+            json!({"role": "user", "parts": [{"functionResponse": {"response": {"output": "x"}}}]})
+        }
+        What::Broken(2) => json!({"role": "user", "parts": [{"text": ""}]}),
+        What::Broken(_) => json!({"role": "user", "parts": []}),
+        What::Unknown => json!({"role": "critic", "parts": [{"text": "boo"}]}),
+        What::Compacted { .. } => return Vec::new(),
+    };
+    vec![gemini::content(&content.to_string()).unwrap()]
+}
+
+fn gemini_made(made: &Made) -> Value {
+    match made {
+        Made::Text(text) => json!({"text": text}),
+        Made::Refusal(text) => json!({"text": text, "thoughtSignature": "c2lnbmVk"}),
+        Made::Thinking(text) | Made::Redacted(text) => json!({"text": text, "thought": true}),
+        Made::Server(text) => json!({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": text}}),
+        Made::Call { id, arguments, .. } => {
+            let args = serde_json::from_str::<Value>(arguments).ok().filter(Value::is_object);
+            let args = args.unwrap_or_else(|| json!({"a": arguments}));
+            json!({"functionCall": {"id": call_id(*id), "name": "look", "args": args}, "thoughtSignature": "c2lnbmVk"})
         }
     }
 }

@@ -6,6 +6,7 @@ mod asked;
 mod breakpoints;
 mod callers;
 mod fixtures;
+mod gemini;
 mod generated;
 mod histories;
 mod legal;
@@ -32,3 +33,10 @@ mod summaries;
 mod translated;
 mod warm;
 mod weaving;
+
+/// The formats in which the tests write out what clients and providers say. Gemini is tried in tests of its own.
+const SCRIPTED: [epitome_wire::Format; 3] = [
+    epitome_wire::Format::OpenaiChat,
+    epitome_wire::Format::OpenaiResponses,
+    epitome_wire::Format::Anthropic,
+];

@@ -10,6 +10,7 @@ fn digest(format: Format, message: &str) -> Digest {
         Format::OpenaiChat => openai_chat::message(message),
         Format::OpenaiResponses => openai_responses::item(message),
         Format::Anthropic => anthropic::message(message),
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     };
     event.unwrap().normal.expect("a message has a digest")
 }
@@ -191,12 +192,13 @@ fn messages(format: Format) -> BoxedStrategy<Value> {
                 {"type": "input_text", "text": text}, {"type": "odd", "x": input},
             ], "status": "completed"}),
             Format::OpenaiResponses => json!({"type": "function_call", "call_id": id, "name": text, "namespace": id, "arguments": input.to_string(), "vendor": {"x": 1}}),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         })
         .boxed()
 }
 
 fn any_message() -> impl Strategy<Value = (Format, Value)> {
-    prop::sample::select(Format::ALL.to_vec())
+    prop::sample::select(crate::SCRIPTED.to_vec())
         .prop_flat_map(|format| messages(format).prop_map(move |message| (format, message)))
 }
 

@@ -20,7 +20,7 @@ fn a_request_that_is_no_object_says_what_was_expected() {
 
 #[test]
 fn what_stands_in_place_of_a_history_stays_where_it_is() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         for request in [
             "{}",
             r#"{"messages":[],"input":[],"tools":[]}"#,
@@ -113,7 +113,7 @@ fn many_calls_in_one_message_take_no_more_than_many_times_one() {
     ]})
     .to_string();
     let events = Format::Anthropic.decode_request(&request).unwrap();
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let written = format.encode(&events, EncodeMode::Legal).unwrap();
         assert!(written.body.len() > MANY * 20, "{format}");
     }
@@ -147,7 +147,7 @@ fn check_carried(format: Format, messages: &[Value]) -> Result<(), TestCaseError
     let events = format.decode_request(&request).unwrap();
     let recorded = format.encode(&events, EncodeMode::AsRecorded).unwrap();
     prop_assert_eq!(recorded.body, request);
-    for other in Format::ALL {
+    for other in crate::SCRIPTED {
         for completion in [EncodeMode::AsRecorded, EncodeMode::Legal] {
             let written = other.encode(&events, completion).unwrap().body;
             prop_assert!(serde_json::from_str::<Value>(&written).is_ok(), "{}", written);
@@ -170,7 +170,7 @@ proptest! {
 
     #[test]
     fn whatever_a_request_holds_leaves_as_it_came(messages in prop::collection::vec(soup(), 0..6)) {
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             check_carried(format, &messages)?;
         }
     }
@@ -178,7 +178,7 @@ proptest! {
     #[test]
     fn whatever_a_response_or_a_stream_holds_is_read(value in soup(), more in prop::collection::vec(soup(), 0..4)) {
         let response = json!({"id": "r", "role": "assistant", "content": value, "output": value, "choices": value, "usage": value});
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             let read: Result<Vec<Event>, WireError> = format.decode_response(&response.to_string());
             let is_read = matches!(read, Ok(_) | Err(WireError::NoAnswer { .. }));
             prop_assert!(is_read);
@@ -205,7 +205,7 @@ proptest! {
     #[test]
     fn no_text_makes_a_reader_panic(text in any::<String>()) {
         let _ = (anthropic::message(&text), openai_chat::message(&text), openai_responses::item(&text));
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             let _ = (format.decode_request(&text), format.decode_response(&text));
             let mut stream = StreamDecoder::new(format);
             stream.push(text.as_bytes());

@@ -67,5 +67,5 @@ fn what_nobody_knows_is_refused() {
     check(&whole.replace("as_sent", "everywhere"));
     check(&whole.replace(r#""as_sent""#, r#"{"placed":{"most":1,"lifetime":300,"where":"here"}}"#));
     check("{}");
-    assert!(serde_json::from_str::<Format>("\"gemini\"").is_err());
+    assert!(serde_json::from_str::<Format>("\"bedrock\"").is_err());
 }

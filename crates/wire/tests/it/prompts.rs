@@ -58,7 +58,7 @@ proptest! {
     fn the_blocks_cost_what_a_recount_finds(steps in history(24), cuts in cuts()) {
         let mut memo = memo();
         let context = cut(context(&events(&steps)), &cuts);
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             for rules in [ProviderRules::default(), ProviderRules::of(format)] {
                 let options = RenderOptions { rules, ..RenderOptions::of(format) };
                 let body = format.render(&context, &options).unwrap().body;
@@ -73,7 +73,7 @@ proptest! {
     #[test]
     fn marks_change_nothing_but_where_a_cache_is_written(steps in history(16)) {
         let context = context(&events(&steps));
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             let body = format.render(&context, &RenderOptions::of(format)).unwrap().body;
             // Written by serde both times, so that only the marks differ.
             let plain = serde_json::from_str::<serde_json::Value>(&body).unwrap().to_string();
@@ -219,7 +219,7 @@ fn a_message_may_grow_where_its_provider_reads_blocks() {
 #[test]
 fn what_moves_to_another_role_or_message_is_another() {
     let at = |at, layer| RequestExtension::Differs { at, layer };
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let (user, assistant) =
             (r#"[{"role":"user","content":"a"}]"#, r#"[{"role":"assistant","content":"a"}]"#);
         check(format, user, assistant, at(0, CacheLayer::Messages));
@@ -254,7 +254,7 @@ fn a_session_that_grows_counts_each_text_once() {
     let counter = Arc::new(Shown(AtomicU64::new(0)));
     let mut memo = PromptMemo::new(Arc::new(Meter::new(counter.clone(), TokenOverhead::default())));
     let text = "0123456789".repeat(100);
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let before = counter.0.load(Ordering::Relaxed);
         let mut messages = Vec::new();
         for turn in 0..40 {

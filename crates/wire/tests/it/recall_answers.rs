@@ -121,6 +121,7 @@ impl Answer {
                 "usage": {"input_tokens": 7, "output_tokens": 9}
             })
             .to_string(),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
     }
 
@@ -129,6 +130,7 @@ impl Answer {
             Format::OpenaiChat => self.chat_stream(),
             Format::OpenaiResponses => self.responses_stream(),
             Format::Anthropic => self.anthropic_stream(),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
     }
 

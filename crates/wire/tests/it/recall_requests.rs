@@ -80,7 +80,7 @@ fn where_the_tool_goes_follows_from_the_request() {
         assert_eq!(found.as_deref(), expect, "{format} {body}");
     };
     let every = |body: &str, expect: Option<&str>| {
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             check(format, body, expect);
         }
     };
@@ -124,7 +124,7 @@ fn where_the_tool_goes_follows_from_the_request() {
 
 #[test]
 fn the_definition_is_one_that_a_provider_takes() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let edit = offer(format, "{}").unwrap();
         let body = edit.apply("{}");
         let tools = members(&body)["tools"].get().to_owned();
@@ -139,7 +139,7 @@ fn the_definition_is_one_that_a_provider_takes() {
 proptest! {
     #[test]
     fn the_tool_goes_in_without_another_byte_changed(
-        format in prop::sample::select(Format::ALL.as_slice()),
+        format in prop::sample::select(crate::SCRIPTED.as_slice()),
         space in "[ \n\t]{0,2}",
         keys in prop::collection::vec("(model|messages|input|tools|tool_choice|x)", 0..5),
         tools in "(null|\\[ ?\\]|\\[ ?\\{\"name\":\"[a-z]{1,3}\"\\}( ,\\{\"type\":\"x\"\\})?\\])",

@@ -12,6 +12,7 @@ fn history_key(format: Format) -> &'static str {
     match format {
         Format::OpenaiChat | Format::Anthropic => "messages",
         Format::OpenaiResponses => "input",
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
 }
 

@@ -24,6 +24,7 @@ fn usage_is_split_so_that_nothing_is_counted_twice() {
             Format::OpenaiChat => openai_chat::usage(json),
             Format::OpenaiResponses => openai_responses::usage(json),
             Format::Anthropic => anthropic::usage(json),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         };
         assert_eq!(read.unwrap(), expect, "{json}");
     };
@@ -120,6 +121,7 @@ fn check_echo(format: Format, response: &str, echo: &str, same: bool) {
         Format::OpenaiChat => openai_chat::message(echo),
         Format::OpenaiResponses => openai_responses::item(echo),
         Format::Anthropic => anthropic::message(echo),
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
     .unwrap()
     .normal;

@@ -124,11 +124,13 @@ fn body(calls: &[Call], newest: usize, habits: Habits) -> String {
             Format::OpenaiChat => vec![chat(said, habits)],
             Format::OpenaiResponses => responses(said, habits),
             Format::Anthropic => vec![anthropic(said, habits, at >= first_marked)],
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         })
         .collect();
     match habits.format {
         Format::OpenaiResponses => json!({ "input": items }).to_string(),
         Format::OpenaiChat | Format::Anthropic => json!({ "messages": items }).to_string(),
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
 }
 
@@ -229,6 +231,7 @@ fn answer(call: &Call, number: usize, format: Format) -> String {
             message["type"] = "message".into();
             message
         }
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
     .to_string()
 }

@@ -86,7 +86,7 @@ fn told(format: Format, events: &[Event]) -> String {
 }
 
 fn check_all(events: &[Event], expect: &str) {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         assert_eq!(told(format, events), expect, "{format}");
     }
 }
@@ -138,7 +138,7 @@ fn what_only_its_provider_can_read_stays_as_it_is() {
 #[test]
 fn every_form_only_grows_at_its_end() {
     for form in [SummaryShape::Message, SummaryShape::QuestionAndAnswer] {
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             let mut events = vec![said("Look."), answered("I did."), compacted(summary(), None)];
             let mut memo = memo();
             let mut sent = None;
@@ -166,7 +166,7 @@ fn every_form_only_grows_at_its_end() {
 /// What a hook adds beside the newest message stays where it was.
 #[test]
 fn injected_content_is_sent_again_in_its_place() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let injected = Event::from_fact(
             Fact::Injected {
                 hook: "memory".into(),

@@ -79,7 +79,7 @@ fn every_request_is_read_from_the_cache_and_breaks_no_rule_that_it_kept() {
 fn every_request_that_was_made_legal_stays_legal() {
     let mut tried = 0;
     for fixture in fixtures::requests() {
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             let events = fixture.format.decode_request(&fixture.text).unwrap();
             let before = format.encode(&events, EncodeMode::Legal).unwrap().body;
             let Ok(after) = format.append_instruction(&before, INSTRUCTION, Tokens(700)) else { continue };
@@ -232,7 +232,7 @@ fn a_request_that_cannot_be_answered_in_words_is_refused() {
     check(Format::OpenaiResponses, r#""conversation":"c""#, "conversation");
     check(Format::Anthropic, r#""tool_choice":{"type":"any"}"#, "tool_choice");
     check(Format::Anthropic, r#""output_config":{"format":{"type":"json_schema"}}"#, "output_config.format");
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         assert!(format.append_instruction("{", "x", Tokens(1)).is_err());
         assert!(format.append_instruction("[]", "x", Tokens(1)).is_err());
         assert_eq!(check_empty(format), 1);
@@ -249,7 +249,7 @@ proptest! {
     #[test]
     fn every_rendering_can_be_appended_to(steps in history(24), cuts in cuts()) {
         let context = cut(context(&events(&steps)), &cuts);
-        for format in Format::ALL {
+        for format in crate::SCRIPTED {
             let before = format.render(&context, &RenderOptions::of(format)).unwrap().body;
             let after = warm(format, &before);
             holds(format, &before, &after);

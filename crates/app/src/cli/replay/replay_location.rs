@@ -225,13 +225,6 @@ impl ThreadAsSent<'_> {
     }
 }
 
-/// Models that replace a session's own if that is unknown.
-const STAND_IN_MODELS: [(Format, &str); 3] = [
-    (Format::Anthropic, "claude-sonnet-4-5"),
-    (Format::OpenaiResponses, "gpt-5.4"),
-    (Format::OpenaiChat, "gpt-5.4"),
-];
-
 impl ReplaySubject {
     /// Name of the file that its requests are written to.
     pub(super) fn dump_file_name(&self) -> String {
@@ -294,8 +287,7 @@ impl ReplaySubject {
         if let Some(profile) = names.clone().find_map(|model| profiles.find(&model.0).ok()) {
             return Ok(ThreadModel::Known(profile));
         }
-        let stands_in = STAND_IN_MODELS.into_iter().find(|(format, _)| *format == native);
-        let profile = profiles.find(stands_in.map_or("gpt-5.4", |(_, name)| name))?;
+        let profile = profiles.find(native.usual_model())?;
         Ok(ThreadModel::Unknown {
             name: names.next().map(|ModelName(name)| name.clone()),
             stands_in: profile,

@@ -6,23 +6,12 @@
 
 use std::fmt;
 
+use epitome::wire::Format;
 use http::Method;
 use serde::Serialize;
 
 use super::pattern::matches_pattern;
 use crate::units::printable;
-
-/// Paths at which a model is called, or tokens are counted.
-const INFERENCE: [&str; 8] = [
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
-    "/v1/responses",
-    "/v1/responses/compact",
-    "/v1/responses/input_tokens",
-];
 
 /// Most letters of a rule.
 const MAX_RULE_LETTERS: usize = 256;
@@ -89,7 +78,7 @@ impl RouteListEntry {
             "models" => RouteRule::Models,
             _ => {
                 let (method, path) = text.split_once(' ').ok_or_else(wrong)?;
-                let is_path = path.starts_with("/v1/") && path.bytes().all(|byte| byte.is_ascii_graphic());
+                let is_path = path.starts_with("/v1") && path.bytes().all(|byte| byte.is_ascii_graphic());
                 if !is_path || text.len() > MAX_RULE_LETTERS || path.contains(['?', '#']) {
                     return Err(wrong());
                 }
@@ -109,10 +98,12 @@ impl RouteRule {
     fn permits(&self, method: &Method, path: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Inference => *method == Method::POST && INFERENCE.contains(&path),
+            Self::Inference => {
+                *method == Method::POST && Format::ALL.iter().any(|format| format.is_inference_path(path))
+            }
             Self::Models => {
                 let is_looking = *method == Method::GET || *method == Method::HEAD;
-                is_looking && (path == "/v1/models" || path.starts_with("/v1/models/"))
+                is_looking && Format::ALL.iter().any(|format| format.is_model_path(path))
             }
             Self::Path { method: only, pattern } => {
                 only.as_ref().is_none_or(|only| only == method) && matches_pattern(pattern, path)

@@ -23,7 +23,9 @@ use super::{
 use crate::units;
 
 /// Routes whose requests are recorded.
-const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
+fn recorded_routes() -> [&'static str; Format::ALL.len()] {
+    Format::ALL.map(|format| format.endpoint().route)
+}
 
 /// Contents of a file.
 #[derive(Debug, Default)]
@@ -347,10 +349,10 @@ fn routes(
 ) -> anyhow::Result<BTreeMap<String, RequestRules>> {
     let known = |route: &Spanned<String>| {
         page.read(route, |route| {
-            if ROUTES.contains(&route.as_str()) {
+            if recorded_routes().contains(&route.as_str()) {
                 return Ok(route.clone());
             }
-            let (route, routes) = (units::printable(route), ROUTES.join(", "));
+            let (route, routes) = (units::printable(route), recorded_routes().join(", "));
             Err(format!("`{route}` is no route with a mode of its own: expected {routes}"))
         })
     };

@@ -31,6 +31,10 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "URL")]
     anthropic_upstream: Option<String>,
 
+    /// Upstream for requests in Gemini's format. [default: generativelanguage.googleapis.com]
+    #[arg(long, value_name = "URL")]
+    gemini_upstream: Option<String>,
+
     /// Mode for requests; see below. [default: record]
     #[arg(long, value_enum)]
     mode: Option<GatewayMode>,
@@ -165,15 +169,18 @@ impl GatewayArgs {
             let base = said.map(|url| address::base(&url)).transpose();
             base.map_err(|why| anyhow!("{flag}: {why}"))
         };
-        let openai = base("--openai-upstream", self.openai_upstream)?;
-        let anthropic = base("--anthropic-upstream", self.anthropic_upstream)?;
+        let named = [
+            ("openai", base("--openai-upstream", self.openai_upstream)?),
+            ("anthropic", base("--anthropic-upstream", self.anthropic_upstream)?),
+            ("gemini", base("--gemini-upstream", self.gemini_upstream)?),
+        ];
         let config = GatewayConfig {
             listen,
             mode: self.mode.or(file.mode).unwrap_or(GatewayMode::Record),
             routes: file.routes,
             policy,
             compact: self.compact.over(file.compact, environment)?,
-            upstreams: upstreams(openai, anthropic, file.upstreams),
+            upstreams: upstreams(&named, file.upstreams),
             tokens: file.tokens,
             access: AccessRights { allow_override: self.allow_override.then_some(true), allow: None }
                 .or(&file.access),
@@ -186,25 +193,30 @@ impl GatewayArgs {
 
 /// Upstreams with those of the command line first. A file that names any provider has to name all of them;
 /// only without one do the well-known providers apply.
-fn upstreams(
-    openai: Option<http::Uri>,
-    anthropic: Option<http::Uri>,
-    filed: Vec<UpstreamConfig>,
-) -> Vec<UpstreamConfig> {
+fn upstreams(named: &[(&str, Option<http::Uri>)], filed: Vec<UpstreamConfig>) -> Vec<UpstreamConfig> {
     let usual = filed.is_empty();
-    let upstream = |said: Option<http::Uri>, name: &str, known: &'static str, formats: &[Format]| {
-        let base = said.or_else(|| usual.then(|| http::Uri::from_static(known)))?;
-        let name = if filed.iter().any(|other| other.name == name) {
-            format!("{name}-flag")
-        } else {
-            name.to_owned()
-        };
-        Some(UpstreamConfig { name, base, formats: formats.to_vec(), models: Vec::new(), key: None })
-    };
-    let openai =
-        upstream(openai, "openai", "https://api.openai.com", &[Format::OpenaiChat, Format::OpenaiResponses]);
-    let anthropic = upstream(anthropic, "anthropic", "https://api.anthropic.com", &[Format::Anthropic]);
-    openai.into_iter().chain(anthropic).chain(filed).collect()
+    let mut all: Vec<UpstreamConfig> = Vec::new();
+    for format in Format::ALL {
+        let endpoint = format.endpoint();
+        let is_filed = filed.iter().any(|other| other.name == endpoint.upstream);
+        let name =
+            if is_filed { format!("{}-flag", endpoint.upstream) } else { endpoint.upstream.to_owned() };
+        if let Some(known) = all.iter_mut().find(|other| other.name == name) {
+            known.formats.push(format);
+            continue;
+        }
+        let said = named.iter().find(|(name, _)| *name == endpoint.upstream);
+        let said = said.and_then(|(_, base)| base.clone());
+        let base = said.or_else(|| usual.then(|| http::Uri::from_static(endpoint.base)));
+        all.extend(base.map(|base| UpstreamConfig {
+            name,
+            base,
+            formats: vec![format],
+            models: Vec::new(),
+            key: None,
+        }));
+    }
+    all.into_iter().chain(filed).collect()
 }
 
 #[cfg(test)]

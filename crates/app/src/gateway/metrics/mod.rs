@@ -402,12 +402,7 @@ fn seconds() -> Histogram {
 }
 
 fn format_name(format: Option<Format>) -> &'static str {
-    match format {
-        Some(Format::OpenaiChat) => "openai-chat",
-        Some(Format::OpenaiResponses) => "openai-responses",
-        Some(Format::Anthropic) => "anthropic",
-        None => "none",
-    }
+    format.map_or("none", Format::name)
 }
 
 fn class(status: Option<u16>) -> &'static str {

@@ -105,10 +105,7 @@ fn attributes(told: &RequestLogEntry<'_>) -> Vec<KeyValue> {
         KeyValue::new("epitome.mode", finished.mode.name()),
         KeyValue::new("epitome.ending", finished.ending.name()),
     ];
-    let provider = finished.format.map(|format| match format {
-        Format::OpenaiChat | Format::OpenaiResponses => "openai",
-        Format::Anthropic => "anthropic",
-    });
+    let provider = finished.format.map(Format::vendor);
     said.extend(provider.map(|provider| KeyValue::new("gen_ai.provider.name", provider)));
     let text = |name: &'static str, text: Option<&str>| {
         text.map(|text| KeyValue::new(name, escape_for_log(text).into_owned()))

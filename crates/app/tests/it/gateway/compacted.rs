@@ -484,6 +484,7 @@ fn answered(format: Format, words: &str) -> String {
         }
         Format::Anthropic => json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
             "content": [{ "type": "text", "text": words }], "stop_reason": "end_turn" }),
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     };
     ok("Content-Type: application/json\r\n", &body.to_string())
 }

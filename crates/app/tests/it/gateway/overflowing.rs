@@ -74,6 +74,7 @@ fn request(format: Format, turns: usize) -> String {
         Format::OpenaiChat => ("/v1/chat/completions", "messages"),
         Format::OpenaiResponses => ("/v1/responses", "input"),
         Format::Anthropic => ("/v1/messages", "messages"),
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     };
     let once = "Idempotency-Key: once\r\n";
     post(path, once, &json!({ "model": "m", "max_tokens": 100, "stream": true, key: history }).to_string())
@@ -156,6 +157,7 @@ fn answered(format: Format) -> String {
         }
         Format::Anthropic => json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
             "content": [{ "type": "text", "text": "recovered" }], "stop_reason": "end_turn" }),
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     };
     ok("Content-Type: application/json\r\n", &body.to_string())
 }

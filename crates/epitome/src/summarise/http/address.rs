@@ -1,15 +1,19 @@
 //! Endpoints of each format below a base address.
 
-use epitome_wire::{Format, plain_request::OutputLimitName};
+use epitome_wire::{Format, endpoint::AnswerForm, plain_request::OutputLimitName};
 use reqwest::Url;
 
 use super::SummariserBuildError;
 
 /// The endpoint below `address`, or that address if it is one already, with the host as people see it.
 ///
-/// An address without a path gets `/v1`. So does an Anthropic address whose path does not end in a version:
-/// such servers document the folder of their `/v1/messages`, not of `/messages`.
-pub(super) fn endpoint(format: Format, address: &str) -> Result<(Url, String), SummariserBuildError> {
+/// An address without a path gets the version. So does one whose path does not end in a version, where servers
+/// document the folder above it: Anthropic's that of `/v1/messages`, not of `/messages`.
+pub(super) fn endpoint(
+    format: Format,
+    model: &str,
+    address: &str,
+) -> Result<(Url, String), SummariserBuildError> {
     let mut url =
         Url::parse(address.trim()).map_err(|error| SummariserBuildError::Address { source: error.into() })?;
     let host = host(&url);
@@ -20,15 +24,12 @@ pub(super) fn endpoint(format: Format, address: &str) -> Result<(Url, String), S
     if !url.username().is_empty() || url.password().is_some() {
         return Err(unfit("its address holds a password"));
     }
-    let last = match format {
-        Format::OpenaiChat => "chat/completions",
-        Format::OpenaiResponses => "responses",
-        Format::Anthropic => "messages",
-    };
+    let endpoint = format.endpoint();
+    let last = format.call_path(model, AnswerForm::Whole);
     let path = url.path().trim_end_matches('/').to_owned();
     if !path.ends_with(&format!("/{last}")) {
-        let bare = path.is_empty() || format == Format::Anthropic && !ends_in_version(&path);
-        let version = if bare { "/v1" } else { "" };
+        let is_bare = path.is_empty() || endpoint.is_version_added && !ends_in_version(&path);
+        let version = if is_bare { format!("/{}", endpoint.version) } else { String::new() };
         url.set_path(&format!("{path}{version}/{last}"));
     }
     url.set_fragment(None);
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn a_base_address_leads_to_the_endpoint_of_its_format() {
         let check = |format, address: &str, expect: &str| {
-            assert_eq!(endpoint(format, address).unwrap().0.as_str(), expect, "{address}");
+            assert_eq!(endpoint(format, "m", address).unwrap().0.as_str(), expect, "{address}");
         };
         let chat = Format::OpenaiChat;
         check(chat, "https://api.openai.com/v1", "https://api.openai.com/v1/chat/completions");
@@ -88,7 +89,7 @@ mod tests {
     #[test]
     fn an_address_that_is_none_or_holds_a_password_is_refused_unseen() {
         let check = |address: &str, expect: &str| {
-            let error = endpoint(Format::OpenaiChat, address).unwrap_err();
+            let error = endpoint(Format::OpenaiChat, "m", address).unwrap_err();
             let shown = format!("{error} {error:?}");
             assert!(shown.contains(expect) && !shown.contains("canary"), "{shown}");
         };

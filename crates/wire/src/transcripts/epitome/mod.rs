@@ -20,7 +20,7 @@ use super::{
     json_lines::{TranscriptLimits, values},
     time::parse_time,
 };
-use crate::{anthropic, json::Json, openai_chat, openai_responses};
+use crate::{format::Format, json::Json};
 
 /// Returns true if a file that begins with this value is an export.
 pub(super) fn recognises(line: &Value) -> bool {
@@ -111,14 +111,14 @@ fn recomputed(fact: &Fact, raw: &RawJson) -> Option<Digest> {
     if !fact.is_message() {
         return None;
     }
-    let read = match raw.dialect {
-        RawDialect::Anthropic => anthropic::message(&raw.json),
-        RawDialect::OpenaiChat => openai_chat::message(&raw.json),
-        RawDialect::OpenaiResponses => openai_responses::item(&raw.json),
-        RawDialect::Epitome => return None,
-        RawDialect::Native(_) => return Event::native("", "null", fact.clone()).normal,
-    };
-    read.ok().and_then(|event| event.normal)
+    if let Some(format) = Format::of_dialect(&raw.dialect) {
+        let message = Json::parse(&raw.json, "a message").ok()?;
+        return format.provider().read_item(&message).normal;
+    }
+    match raw.dialect {
+        RawDialect::Native(_) => Event::native("", "null", fact.clone()).normal,
+        _ => None,
+    }
 }
 
 #[cfg(test)]

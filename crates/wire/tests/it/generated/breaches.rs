@@ -331,6 +331,7 @@ impl Case<'_, '_> {
                 let blocks = message["content"].as_array().unwrap().iter().enumerate();
                 blocks.filter(|(_, block)| block["type"] == "tool_use").map(|(place, _)| place).collect()
             }
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         };
         (at, self.draw.pick(&places))
     }
@@ -341,6 +342,7 @@ impl Case<'_, '_> {
             Format::OpenaiChat => (format!("{}/tool_calls/{call}", self.at(at)), "id"),
             Format::OpenaiResponses => (self.at(at), "call_id"),
             Format::Anthropic => (format!("{}/content/{call}", self.at(at)), "id"),
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
     }
 
@@ -453,6 +455,7 @@ impl Case<'_, '_> {
                 .position(|block| block["type"] == "tool_use")
                 .unwrap(),
             Format::OpenaiChat | Format::OpenaiResponses => 0,
+            Format::Gemini => unreachable!("it is tried in tests of its own"),
         };
         let (first, call) = (place_of(self, calling[0]), place_of(self, at));
         let (first, id) = (self.id(calling[0], first), self.id(at, call));

@@ -129,6 +129,7 @@ fn head(format: Format, draw: &mut Draw<'_>) -> Value {
         }
         Format::OpenaiResponses if draw.chance() => request["instructions"] = json!("Be brief."),
         Format::OpenaiChat | Format::OpenaiResponses => {}
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
     request
 }
@@ -190,6 +191,7 @@ fn said(format: Format, draw: &mut Draw<'_>) -> Vec<Value> {
             }
             vec![message]
         }
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
 }
 
@@ -257,6 +259,7 @@ pub(super) fn called(format: Format, calls: usize, draw: &mut Draw<'_>) -> Vec<V
                 json!({ "role": "user", "content": results }),
             ]
         }
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
 }
 
@@ -286,6 +289,7 @@ pub(super) fn with_compaction(format: Format, request: &mut Value, draw: &mut Dr
             let blocks = blocks(&mut messages[0]);
             blocks.insert(0, json!({ "type": "compaction", "content": draw.text(), "signature": seal }));
         }
+        Format::Gemini => unreachable!("it is tried in tests of its own"),
     }
 }
 
