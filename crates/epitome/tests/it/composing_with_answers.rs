@@ -216,7 +216,7 @@ fn what_is_decided_for_the_first_request_of_a_session_is_written_with_its_answer
         waiting.gateway.answer(waiting.ticket, format, &waiting.agent.answer());
         waiting.agent.goes_on(&result(60));
         assert_eq!(turn_of(&mut waiting.gateway, &mut waiting.agent, 61), (PlacementKind::Continued, thread));
-        let calls = calls(waiting.gateway.recorder.store());
+        let calls = calls(&**waiting.gateway.recorder.store());
         assert!(calls.len() == 2 && is_told_of(&calls, &left), "{format}");
         assert_eq!(calls[1].call.epoch, calls[0].call.epoch, "{format}: the summary stays");
     }
@@ -232,7 +232,7 @@ fn what_was_decided_for_a_first_request_is_decided_again_after_a_kill() {
         let (ticket, outgoing) = gateway.forward(format, &body);
         assert_eq!(sent(&outgoing, &body), left, "{format}");
         gateway.answer(ticket, format, &agent.answer());
-        let calls = calls(gateway.recorder.store());
+        let calls = calls(&**gateway.recorder.store());
         assert!(calls.len() == 1 && is_told_of(&calls, &left), "{format}");
     }
 }
@@ -246,7 +246,7 @@ fn a_first_request_that_was_compacted_and_never_left_goes_on_from_its_summary() 
         gateway.answer(ticket, format, &agent.answer());
         agent.goes_on(&result(60));
         assert_eq!(turn_of(&mut gateway, &mut agent, 61), (PlacementKind::Continued, thread), "{format}");
-        let calls = calls(gateway.recorder.store());
+        let calls = calls(&**gateway.recorder.store());
         assert!(calls.len() == 1 && !is_told_of(&calls, &sent(&outgoing, &body)), "{format}");
     }
 }
@@ -262,7 +262,7 @@ fn where_two_compact_the_same_session_at_once_both_calls_are_on_record() {
         gateway.answer(ticket, format, &agent.answer());
         agent.goes_on(&result(60));
         turn_of(&mut gateway, &mut agent, 61);
-        let calls = calls(&store);
+        let calls = calls(&*store);
         assert_eq!(calls.len(), 3, "{format}");
         for outgoing in [&outgoing, &elsewhere] {
             assert!(is_told_of(&calls, &sent(outgoing, &body)), "{format}");
