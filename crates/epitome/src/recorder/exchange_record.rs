@@ -6,7 +6,8 @@ use epitome_core::{
 use epitome_store::{
     NewThread, StoreError, ThreadHead, ThreadStart,
     records::{
-        CommitReceipt, CommitRecord, HeadPromotion, NewCallOutcome, NewExchange, ThreadCommit, ThreadOpening,
+        CommitReceipt, CommitRecord, HeadPromotion, NewCall, NewCallOutcome, NewExchange, ThreadCommit,
+        ThreadOpening,
     },
 };
 use epitome_wire::incoming::with_unit_digests;
@@ -134,6 +135,15 @@ impl TrafficRecorder {
         let (of, at) = (request.thread, request.after);
         // The thread is new, and no other process records this call.
         let id = ThreadId::new(Uuid::now_v7()).beside(of.uuid());
+        for record in &mut records {
+            // The summary that was made for the call itself moves with it.
+            if let CommitRecord::Call(NewCall { summary: Some(summary), .. }) = record
+                && summary.thread == of
+                && summary.seq > at
+            {
+                summary.thread = id;
+            }
+        }
         let moved = self.moved_to_its_session(request)?;
         let thread = if let Some(opens) = &moved.as_ref().unwrap_or(request).opens {
             NewThread { id, key: None, ..opens.thread.clone() }

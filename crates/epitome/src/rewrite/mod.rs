@@ -67,8 +67,8 @@ pub struct RewriteSettings {
     /// keeps the choice it began with: its provider's cache, and thinking that is bound to the request, contain the
     /// tools.
     pub recall: bool,
-    /// True if a request may be written together with its answer if it only grows: a kill before that loses both.
-    /// Decisions for a request are always written before it leaves.
+    /// True if a request may be written together with its answer if it only grows, or is the first of its thread: a
+    /// kill before that loses both. All other decisions for a request are written before it leaves.
     pub with_answers: bool,
     /// Source of lifecycle events about summaries.
     pub heard: LifecycleHub,

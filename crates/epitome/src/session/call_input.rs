@@ -1,7 +1,10 @@
 //! The input of a call, and the point at which the call is written.
 
 use epitome_core::{AnnotatedEvent, Fact, Seq, projection::EventLine};
-use epitome_store::records::{CommitRecord, ThreadCommit, ThreadOpening};
+use epitome_store::{
+    ThreadStart,
+    records::{CommitRecord, ThreadCommit, ThreadOpening},
+};
 
 /// Input of a call that is written together with it.
 #[derive(Debug, Default)]
@@ -52,7 +55,8 @@ pub(crate) enum WriteTiming {
     /// Before it is used.
     #[default]
     Now,
-    /// Later, by the caller and before the next call, if the request only grows and no decision was made for it.
+    /// Later, by the caller and before the next call, if the request only grows and no decision was made for it, or if
+    /// it is the first of its thread, for which the same would be decided again.
     MayWait,
 }
 
@@ -66,10 +70,14 @@ pub(crate) enum LimitTrust {
     Doubted,
 }
 
-/// Returns true if a call follows from its events alone: after a loss, the next call comes out the same.
+/// Returns true if a call follows from its request alone: after a loss, the next call comes out the same.
 pub(super) fn is_reproducible(commit: &ThreadCommit) -> bool {
     let is_new = commit.opens.is_some() || !commit.events.is_empty();
-    let said = commit.events.iter().all(|event| !matches!(event.fact, Fact::Compacted(_)));
+    // Nothing else is known of a thread that begins, neither its cache nor its limits, so that the built-in summary of
+    // its first request is the same whenever it is made. A summary by a model would be adopted, which is a record.
+    let begins =
+        commit.opens.as_ref().is_some_and(|opens| !matches!(opens.thread.start, ThreadStart::Fork { .. }));
+    let said = begins || commit.events.iter().all(|event| !matches!(event.fact, Fact::Compacted(_)));
     let noted = commit.records.iter().all(|record| match record {
         CommitRecord::Content(_)
         | CommitRecord::Piece(_)

@@ -192,3 +192,80 @@ fn what_a_kill_took_along_is_asked_again_and_nothing_is_there_twice() {
         assert!(calls.len() == 3 && is_told_of(&calls, &left), "{format}: the same is sent");
     }
 }
+
+/// A gateway that gets the first request of a session, which its window does not hold.
+fn too_long_at_first(format: Format) -> Waiting {
+    let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
+    for turn in 0..60 {
+        agent.goes_on(&result(turn));
+    }
+    let body = agent.body();
+    let (ticket, outgoing) = gateway.forward(format, &body);
+    assert!(outgoing.done.compaction.is_some() && sent(&outgoing, &body).len() < body.len(), "{format}");
+    let waiting = Waiting { gateway, agent, ticket, outgoing, body };
+    assert_eq!(waiting.store().sessions().unwrap(), [], "{format}: it is not written");
+    waiting
+}
+
+#[test]
+fn what_is_decided_for_the_first_request_of_a_session_is_written_with_its_answer() {
+    for format in Format::ALL {
+        let mut waiting = too_long_at_first(format);
+        let left = sent(&waiting.outgoing, &waiting.body);
+        let thread = waiting.ticket.thread;
+        waiting.gateway.answer(waiting.ticket, format, &waiting.agent.answer());
+        waiting.agent.goes_on(&result(60));
+        assert_eq!(turn_of(&mut waiting.gateway, &mut waiting.agent, 61), (PlacementKind::Continued, thread));
+        let calls = calls(&**waiting.gateway.recorder.store());
+        assert!(calls.len() == 2 && is_told_of(&calls, &left), "{format}");
+        assert_eq!(calls[1].call.epoch, calls[0].call.epoch, "{format}: the summary stays");
+    }
+}
+
+#[test]
+fn what_was_decided_for_a_first_request_is_decided_again_after_a_kill() {
+    for format in Format::ALL {
+        let Waiting { gateway, agent, ticket, outgoing, body } = too_long_at_first(format);
+        let left = sent(&outgoing, &body);
+        drop(ticket);
+        let mut gateway = gateway.restarted();
+        let (ticket, outgoing) = gateway.forward(format, &body);
+        assert_eq!(sent(&outgoing, &body), left, "{format}");
+        gateway.answer(ticket, format, &agent.answer());
+        let calls = calls(&**gateway.recorder.store());
+        assert!(calls.len() == 1 && is_told_of(&calls, &left), "{format}");
+    }
+}
+
+#[test]
+fn a_first_request_that_was_compacted_and_never_left_goes_on_from_its_summary() {
+    for format in Format::ALL {
+        let Waiting { mut gateway, mut agent, mut ticket, outgoing, body } = too_long_at_first(format);
+        gateway.recorder.note_call_not_sent(&mut ticket, Timestamp(9_000)).unwrap();
+        let thread = ticket.thread;
+        gateway.answer(ticket, format, &agent.answer());
+        agent.goes_on(&result(60));
+        assert_eq!(turn_of(&mut gateway, &mut agent, 61), (PlacementKind::Continued, thread), "{format}");
+        let calls = calls(&**gateway.recorder.store());
+        assert!(calls.len() == 1 && !is_told_of(&calls, &sent(&outgoing, &body)), "{format}");
+    }
+}
+
+#[test]
+fn where_two_compact_the_same_session_at_once_both_calls_are_on_record() {
+    for format in Format::ALL {
+        let Waiting { mut gateway, mut agent, ticket, outgoing, body } = too_long_at_first(format);
+        let store = Arc::clone(gateway.recorder.store());
+        let mut other = Gateway::on(Arc::clone(&store));
+        let (theirs, elsewhere) = other.forward(format, &body);
+        other.answer(theirs, format, &agent.answer());
+        gateway.answer(ticket, format, &agent.answer());
+        agent.goes_on(&result(60));
+        turn_of(&mut gateway, &mut agent, 61);
+        let calls = calls(&*store);
+        assert_eq!(calls.len(), 3, "{format}");
+        for outgoing in [&outgoing, &elsewhere] {
+            assert!(is_told_of(&calls, &sent(outgoing, &body)), "{format}");
+        }
+    }
+}
