@@ -111,7 +111,7 @@ fn say(f: &mut String, config: &GatewayConfig, database: &StoreLocation) -> fmt:
 }
 
 /// Settings by which each agent is pointed to the gateway.
-fn agents(url: &str) -> [(&'static str, String); 7] {
+fn agents(url: &str) -> [(&'static str, String); 8] {
     [
         ("Claude Code", format!("ANTHROPIC_BASE_URL={url} claude")),
         ("Codex", format!("~/.codex/config.toml: openai_base_url = \"{url}/v1\"")),
@@ -126,6 +126,7 @@ fn agents(url: &str) -> [(&'static str, String); 7] {
             "pi",
             format!("~/.pi/agent/models.json: \"baseUrl\":\"{url}/v1\"   (anthropic-messages: without /v1)"),
         ),
+        ("Gemini CLI", format!("GOOGLE_GEMINI_BASE_URL={url} gemini   (and Gemini's SDKs)")),
         ("OpenAI SDKs", format!("OPENAI_BASE_URL={url}/v1")),
         ("Anthropic SDKs", format!("ANTHROPIC_BASE_URL={url}")),
     ]
@@ -155,8 +156,9 @@ mod tests {
 
           mode       record: requests are forwarded as they are, and recorded
           database   /home/anna/epitome.db
-          upstreams  openai     https://api.openai.com     openai-chat, openai-responses
-                     anthropic  https://api.anthropic.com  anthropic
+          upstreams  openai     https://api.openai.com                     openai-chat, openai-responses
+                     anthropic  https://api.anthropic.com                  anthropic
+                     gemini     https://generativelanguage.googleapis.com  gemini
 
         Point an agent at it:
 
@@ -165,6 +167,7 @@ mod tests {
           OpenCode        opencode.json: "provider":{"anthropic":{"options":{"baseURL":"http://127.0.0.1:8787/v1"}}}
           goose           OPENAI_HOST=http://127.0.0.1:8787 goose session   (or ANTHROPIC_HOST)
           pi              ~/.pi/agent/models.json: "baseUrl":"http://127.0.0.1:8787/v1"   (anthropic-messages: without /v1)
+          Gemini CLI      GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8787 gemini   (and Gemini's SDKs)
           OpenAI SDKs     OPENAI_BASE_URL=http://127.0.0.1:8787/v1
           Anthropic SDKs  ANTHROPIC_BASE_URL=http://127.0.0.1:8787
 

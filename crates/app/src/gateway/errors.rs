@@ -49,8 +49,8 @@ impl GatewayError {
         Self::new(
             StatusCode::NOT_FOUND,
             "unknown_path",
-            "Epitome's gateway serves POST /v1/chat/completions, POST /v1/responses and POST /v1/messages, passes on \
-             everything else under /v1, and has /healthz, /readyz, /metrics and /epitome/savings: check the client's \
+            "Epitome's gateway serves POST /v1/chat/completions, POST /v1/responses, POST /v1/messages and Gemini's \
+             calls below /v1beta/models, passes on everything else under /v1, and has /healthz, /readyz, /metrics and /epitome/savings: check the client's \
              base address",
         )
     }

@@ -5,7 +5,7 @@ use std::{ops::Range, slice};
 use epitome_core::Digest;
 
 use super::{
-    HistoryItem, HistoryUnit, IncomingRequest,
+    HistoryItem, HistoryUnit, IncomingRequest, UnitSpeaker,
     memo::{MessageMemo, PieceKind},
     memo_lookup,
     message_digests::{self, AnswerRun, DigestPiece},
@@ -146,7 +146,16 @@ pub(super) fn units(
     let mut open: Option<Vec<DigestPiece>> = None;
     let mut has_joined = false;
     for (at, item) in items.iter().enumerate().skip(opening) {
-        let Some(digest) = item.known.digest else { continue };
+        let Some(digest) = item.known.digest else {
+            // A content of the model that says nothing, such as the last piece of a stream, ends the answer before it.
+            if item.known.run == AnswerRun::Contents
+                && let (Some(unit), Some(span)) = (units.last(), spans.last_mut())
+                && (unit.speaker, span.end) == (UnitSpeaker::Model, at)
+            {
+                (span.end, from) = (at + 1, at + 1);
+            }
+            continue;
+        };
         // A client describes its surroundings anew with every start: only the fact that it does becomes part of the
         // digest.
         let is_setup = at < leads && item.known.lead == PreamblePosition::Preamble;

@@ -214,6 +214,7 @@ proptest! {
         let request = IncomingRequest::read(FORMAT, &body, &memo).unwrap();
         prop_assert_eq!(request.units().len(), 3);
         prop_assert_eq!(request.units()[1].digest, expect);
+        prop_assert_eq!(request.events(2).len(), 1, "what belongs to the answer is not new");
     }
 
     #[test]

@@ -254,7 +254,12 @@ mod tests {
         );
         assert_eq!(config.policy.name, "epitome");
         let urls: Vec<String> = bases(&config).into_iter().map(|(_, url)| url).collect();
-        assert_eq!(urls, ["https://api.openai.com/", "https://api.anthropic.com/"]);
+        let expect = [
+            "https://api.openai.com/",
+            "https://api.anthropic.com/",
+            "https://generativelanguage.googleapis.com/",
+        ];
+        assert_eq!(urls, expect);
         assert!(config.records());
         assert!(!resolve("--mode off", "").expect("off").0.records());
         assert!(resolve("--mode off", "[routes]\n'/v1/messages'='record'").expect("off").0.records());
