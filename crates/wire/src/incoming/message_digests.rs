@@ -217,7 +217,9 @@ impl DigestCollector {
     pub(crate) fn named_result(&mut self, name: &str, response: Option<&Json<'_>>) {
         self.push(|out| {
             tagged(out, "result", name);
-            response.into_iter().for_each(|response| normal_digest::plain(out, response));
+            if let Some(response) = response {
+                normal_digest::plain(out, response);
+            }
         });
     }
 

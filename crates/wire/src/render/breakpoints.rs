@@ -203,20 +203,20 @@ impl MarkPlacer<'_> {
     fn mark(&self, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
         self.format.provider().mark_piece(self, piece)
     }
+}
 
-    /// Marks an object with a member.
-    pub(crate) fn added(&self, object: &Json<'_>, member: &str) -> Option<MarkEdit> {
-        let at = cache_marks::last_member_end(object)?;
-        Some((at..at, format!(",{member}")))
-    }
+/// Marks an object with a member.
+pub(crate) fn added(object: &Json<'_>, member: &str) -> Option<MarkEdit> {
+    let at = cache_marks::last_member_end(object)?;
+    Some((at..at, format!(",{member}")))
+}
 
-    /// Marks a string by turning it into the list of the one block that it stands for.
-    pub(crate) fn listed(&self, kind: &str, string: &Json<'_>, member: &str) -> Option<MarkEdit> {
-        says_something(string.as_text()?).then(|| {
-            let list = format!(r#"[{{"type":"{kind}","text":{},{member}}}]"#, string.raw);
-            (string.start..cache_marks::end(string), list)
-        })
-    }
+/// Marks a string by turning it into the list of the one block that it stands for.
+pub(crate) fn listed(kind: &str, string: &Json<'_>, member: &str) -> Option<MarkEdit> {
+    says_something(string.as_text()?).then(|| {
+        let list = format!(r#"[{{"type":"{kind}","text":{},{member}}}]"#, string.raw);
+        (string.start..cache_marks::end(string), list)
+    })
 }
 
 /// Text of a piece, if it has one.

@@ -9,15 +9,19 @@ use super::source::{SourceFile, code_of, source_files};
 
 /// The cycles there are: the modules of a crate that all reach each other. A new one, or one more module in one of these, fails
 /// the test; so does one that is gone, so that the list stays true.
-const CYCLES: [(&str, &str); 4] = [
+const CYCLES: [(&str, &str); 3] = [
     (
         "core",
         "annotated_event budget client_text context draft_gate event hash_chain id lineage loop_blocks media meter \
          pairing pipeline profile projection reducers seq_set standing_context summary turn unparsed_json",
     ),
     ("epitome", "recorder rewrite session"),
-    ("wire", "caller incoming"),
-    ("wire", "encode format legality prompt_blocks render request response tools write"),
+    // A provider's trait names the types of every step, and every step asks the format for its provider.
+    (
+        "wire",
+        "append_instruction caller encode endpoint format incoming legality message_builder model_answer plain_request \
+         prompt_blocks providers recall_tool render request response stream synthetic_response tools write",
+    ),
 ];
 
 /// Uses between the top modules of a crate.

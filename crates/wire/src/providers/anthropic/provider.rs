@@ -25,7 +25,7 @@ use crate::{
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::{
         self,
-        breakpoints::{MarkEdit, MarkPlacer, says_something},
+        breakpoints::{MarkEdit, MarkPlacer, added, listed, says_something},
     },
     request::{BodyLabels, RequestKeys},
     response::ResponseEnvelope,
@@ -322,15 +322,15 @@ impl WireProvider for AnthropicMessages {
             PieceForm::Tool if piece.json.get("defer_loading").is_some_and(|defer| defer.raw == "true") => {
                 None
             }
-            PieceForm::Tool => placer.added(piece.json, member),
-            PieceForm::Text(kind) => placer.listed(kind, piece.json, member),
+            PieceForm::Tool => added(piece.json, member),
+            PieceForm::Text(kind) => listed(kind, piece.json, member),
             PieceForm::Block if matches!(role, "" | "user" | "assistant") => {
                 let takes = match piece.json.text_at("type")? {
                     "text" => says_something(piece.json.text_at("text")?),
                     "image" | "document" | "search_result" | "tool_use" | "tool_result" => true,
                     _ => false,
                 };
-                takes.then(|| placer.added(piece.json, member)).flatten()
+                takes.then(|| added(piece.json, member)).flatten()
             }
             PieceForm::Block | PieceForm::Whole => None,
         }

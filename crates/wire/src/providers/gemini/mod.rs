@@ -170,7 +170,7 @@ pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
 /// The normalised digest of a content: members that are `null` and `"thought":false` say nothing.
 fn digest(content: &Json<'_>) -> epitome_core::Digest {
     let is_said = |key: &str, value: &Json<'_>| {
-        !value.is_null() && !(key == "thought" && matches!(value.value, JsonValue::Bool(false)))
+        !(value.is_null() || key == "thought" && matches!(value.value, JsonValue::Bool(false)))
     };
     let part = |out: &mut Vec<u8>, part: &Json<'_>| {
         normal_digest::object(out, part, is_said, |out, _, value| normal_digest::plain(out, value));

@@ -527,7 +527,7 @@ fn collect_answer(found: &mut DigestCollector, content: &Json<'_>) {
         match (part.text_at("text"), part.get("functionCall")) {
             (Some(text), _) => found.running_text(text),
             (None, Some(call)) => {
-                found.named_call(call.text_at("name").unwrap_or_default(), call.get("args"))
+                found.named_call(call.text_at("name").unwrap_or_default(), call.get("args"));
             }
             (None, None) => found.part(part, &["thoughtSignature"]),
         }

@@ -34,7 +34,7 @@ impl AnswerSplice for GeminiSplice {
         let mut edits: Vec<(&Json<'_>, String)> = Vec::new();
         match (chunk.get("responseId"), &self.id) {
             (Some(id), Some(known)) if tally.is_continued && known != id.raw => {
-                edits.push((id, known.clone()))
+                edits.push((id, known.clone()));
             }
             (Some(id), None) => self.id = Some(id.raw.to_owned()),
             _ => {}

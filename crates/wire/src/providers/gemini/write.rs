@@ -136,12 +136,11 @@ impl<'e> ContentDraft<'e> {
     fn written(mut self) -> WrittenMessage {
         let speaker = self.speaker();
         let own = self.source.filter(|source| self.events == [source.index]);
-        let json = match own.and_then(|source| Some((source, source.own.as_ref()?))) {
-            Some((source, own)) => self.own_json(source, own),
-            None => {
-                let role = if self.role.is_empty() { "user" } else { &self.role };
-                content(role, &list(&self.parts))
-            }
+        let json = if let Some((source, own)) = own.and_then(|source| Some((source, source.own.as_ref()?))) {
+            self.own_json(source, own)
+        } else {
+            let role = if self.role.is_empty() { "user" } else { &self.role };
+            content(role, &list(&self.parts))
         };
         WrittenMessage { json, events: self.events, speaker }
     }

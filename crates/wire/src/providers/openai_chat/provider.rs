@@ -24,7 +24,7 @@ use crate::{
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::{
         self,
-        breakpoints::{MarkEdit, MarkPlacer, says_something},
+        breakpoints::{MarkEdit, MarkPlacer, added, listed, says_something},
     },
     request::{BodyLabels, RequestKeys},
     response::ResponseEnvelope,
@@ -301,20 +301,20 @@ impl WireProvider for ChatCompletions {
         Some(cache_marks::BREAKPOINT)
     }
 
-    fn mark_piece(&self, placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
+    fn mark_piece(&self, _placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
         let role = piece.message.map_or("", |message| message.role);
         if piece.by == PromptAuthor::Model || piece.message.is_none() || role == "function" {
             return None;
         }
         match piece.form {
-            PieceForm::Text(kind) => placer.listed(kind, piece.json, BREAKPOINT_MEMBER),
+            PieceForm::Text(kind) => listed(kind, piece.json, BREAKPOINT_MEMBER),
             PieceForm::Block => {
                 let takes = match piece.json.text_at("type")? {
                     "text" | "input_text" => says_something(piece.json.text_at("text")?),
                     "image_url" | "input_audio" | "file" => true,
                     _ => false,
                 };
-                takes.then(|| placer.added(piece.json, BREAKPOINT_MEMBER)).flatten()
+                takes.then(|| added(piece.json, BREAKPOINT_MEMBER)).flatten()
             }
             PieceForm::Tool | PieceForm::Whole => None,
         }

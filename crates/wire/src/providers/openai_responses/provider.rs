@@ -27,7 +27,7 @@ use crate::{
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::{
         self,
-        breakpoints::{MarkEdit, MarkPlacer, says_something},
+        breakpoints::{MarkEdit, MarkPlacer, added, listed, says_something},
     },
     request::{BodyLabels, RequestKeys},
     response::ResponseEnvelope,
@@ -340,7 +340,7 @@ impl WireProvider for OpenaiResponses {
         Some(cache_marks::BREAKPOINT)
     }
 
-    fn mark_piece(&self, placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
+    fn mark_piece(&self, _placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
         if piece.by == PromptAuthor::Model || piece.message.is_none() {
             return None;
         }
@@ -350,11 +350,11 @@ impl WireProvider for OpenaiResponses {
                 "input_image" | "input_file" => true,
                 _ => false,
             };
-            takes.then(|| placer.added(part, BREAKPOINT_MEMBER)).flatten()
+            takes.then(|| added(part, BREAKPOINT_MEMBER)).flatten()
         };
         match (piece.form, piece.json.get("output")) {
             (PieceForm::Text(kind), _) if piece.message.is_some_and(|message| message.json.is_object()) => {
-                placer.listed(kind, piece.json, BREAKPOINT_MEMBER)
+                listed(kind, piece.json, BREAKPOINT_MEMBER)
             }
             (PieceForm::Block, _) => part(piece.json),
             (PieceForm::Whole, Some(output))
@@ -365,7 +365,7 @@ impl WireProvider for OpenaiResponses {
             {
                 match output.as_array() {
                     Some(parts) => part(parts.last()?),
-                    None => placer.listed(INPUT_TEXT, output, BREAKPOINT_MEMBER),
+                    None => listed(INPUT_TEXT, output, BREAKPOINT_MEMBER),
                 }
             }
             _ => None,
