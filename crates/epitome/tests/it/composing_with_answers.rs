@@ -209,7 +209,7 @@ fn too_long_at_first(format: Format) -> Waiting {
 
 #[test]
 fn what_is_decided_for_the_first_request_of_a_session_is_written_with_its_answer() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let mut waiting = too_long_at_first(format);
         let left = sent(&waiting.outgoing, &waiting.body);
         let thread = waiting.ticket.thread;
@@ -224,7 +224,7 @@ fn what_is_decided_for_the_first_request_of_a_session_is_written_with_its_answer
 
 #[test]
 fn what_was_decided_for_a_first_request_is_decided_again_after_a_kill() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let Waiting { gateway, agent, ticket, outgoing, body } = too_long_at_first(format);
         let left = sent(&outgoing, &body);
         drop(ticket);
@@ -239,7 +239,7 @@ fn what_was_decided_for_a_first_request_is_decided_again_after_a_kill() {
 
 #[test]
 fn a_first_request_that_was_compacted_and_never_left_goes_on_from_its_summary() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let Waiting { mut gateway, mut agent, mut ticket, outgoing, body } = too_long_at_first(format);
         gateway.recorder.note_call_not_sent(&mut ticket, Timestamp(9_000)).unwrap();
         let thread = ticket.thread;
@@ -253,7 +253,7 @@ fn a_first_request_that_was_compacted_and_never_left_goes_on_from_its_summary() 
 
 #[test]
 fn where_two_compact_the_same_session_at_once_both_calls_are_on_record() {
-    for format in Format::ALL {
+    for format in crate::SCRIPTED {
         let Waiting { mut gateway, mut agent, ticket, outgoing, body } = too_long_at_first(format);
         let store = Arc::clone(gateway.recorder.store());
         let mut other = Gateway::on(Arc::clone(&store));
