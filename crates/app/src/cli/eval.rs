@@ -16,10 +16,12 @@ use epitome::{
         policy::Policy,
         tokens::O200kCounter,
     },
-    evaluation::{EvaluationSession, SECTION_COUNT, SummaryEvaluation, summarise_built_in},
     import::find_files,
-    summary_retention::RetentionTally,
     wire::transcripts::{self, TranscriptError, TranscriptLimits},
+};
+use epitome_measure::{
+    evaluation::{EvaluationSession, SECTION_COUNT, SummaryEvaluation, summarise_built_in},
+    summary_retention::RetentionTally,
 };
 use serde_json::json;
 

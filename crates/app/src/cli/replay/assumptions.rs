@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use epitome::core::{Event, Fact, Tokens};
-use epitome::replay::{
+use epitome_measure::replay::{
     ReplayTotals,
     hidden_overhead::{HiddenOverhead, OverheadBasis},
 };

@@ -13,12 +13,12 @@ use std::{
 use anyhow::{Context as _, bail};
 use epitome::{
     core::{Digest, Fact, event::Usage},
-    replay::ReplayedRequest,
     wire::{
         Format,
         render::{CacheBreakpoints, RenderOptions, RenderedRequest},
     },
 };
+use epitome_measure::replay::ReplayedRequest;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -18,15 +18,13 @@ use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use epitome::{
-    core::{
-        Tokens,
-        cost::CacheAssumption,
-        policy::{Policy, PolicyError},
-        profile::{Profile, Profiles},
-    },
-    replay::{CandidateSummariser, ReplayCandidate},
+use epitome::core::{
+    Tokens,
+    cost::CacheAssumption,
+    policy::{Policy, PolicyError},
+    profile::{Profile, Profiles},
 };
+use epitome_measure::replay::{CandidateSummariser, ReplayCandidate};
 
 use self::{
     dump::RequestDump,

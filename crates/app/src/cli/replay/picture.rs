@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use epitome::replay::{ReplayCandidate, ReplayRow};
+use epitome_measure::replay::{ReplayCandidate, ReplayRow};
 
 use super::{
     CacheMode, ReplayArgs, ReplaySetting, SummaryAuthorArg,

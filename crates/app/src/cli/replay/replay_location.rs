@@ -19,18 +19,18 @@ use epitome::{
         projection::EventLine,
     },
     import::find_files,
-    replay::{
-        AnswerTokens, ReplayInput,
-        hidden_overhead::HiddenOverhead,
-        recorded_usage::{ThreadComparison, compare},
-        retention::NeededFacts,
-    },
     request_plan::native_format_of,
     simulate::MeteredThread,
     wire::{
         Format,
         transcripts::{self, TranscriptError, TranscriptLimits, TranscriptThreadStart},
     },
+};
+use epitome_measure::replay::{
+    AnswerTokens, ReplayInput,
+    hidden_overhead::HiddenOverhead,
+    recorded_usage::{ThreadComparison, compare},
+    retention::NeededFacts,
 };
 
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::bail;
-use epitome::replay::{
+use epitome_measure::replay::{
     ReplayCandidate, ReplayTotals,
     recorded_usage::ComparisonTotals,
     retention::{FactRetention, RetentionForm},

@@ -5,16 +5,14 @@
 
 use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
-use epitome::{
-    core::{
-        Tokens,
-        cost::CacheMiss,
-        event::{Timestamp, Usage},
-        model_view::EpochCause,
-        profile::Money,
-    },
-    replay::{RegionSizes, ReplayFate, ReplayRow},
+use epitome::core::{
+    Tokens,
+    cost::CacheMiss,
+    event::{Timestamp, Usage},
+    model_view::EpochCause,
+    profile::Money,
 };
+use epitome_measure::replay::{RegionSizes, ReplayFate, ReplayRow};
 
 use super::super::text_format;
 

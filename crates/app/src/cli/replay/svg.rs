@@ -13,10 +13,8 @@ mod scale;
 
 use std::time::Duration;
 
-use epitome::{
-    core::{Tokens, event::Timestamp},
-    replay::RegionSizes,
-};
+use epitome::core::{Tokens, event::Timestamp};
+use epitome_measure::replay::RegionSizes;
 use jiff::tz::TimeZone;
 
 use self::{

@@ -1,16 +1,14 @@
 //! Replays the threads of one place after the other.
 
-use epitome::{
-    core::{
-        Seq, Tokens,
-        budget::{Budget, WindowReserves},
-        cost::CacheAssumption,
-        profile::Profiles,
-    },
-    replay::{
-        ReplayCandidate, ReplayConditions, ReplayRow, ReplayTotals, hidden_overhead::HiddenOverhead,
-        recorded_usage::ThreadComparison,
-    },
+use epitome::core::{
+    Seq, Tokens,
+    budget::{Budget, WindowReserves},
+    cost::CacheAssumption,
+    profile::Profiles,
+};
+use epitome_measure::replay::{
+    ReplayCandidate, ReplayConditions, ReplayRow, ReplayTotals, hidden_overhead::HiddenOverhead,
+    recorded_usage::ThreadComparison,
 };
 
 use super::{
