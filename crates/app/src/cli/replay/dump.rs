@@ -18,14 +18,11 @@ use epitome::{
         render::{CacheBreakpoints, RenderOptions, RenderedRequest},
     },
 };
-use epitome_measure::replay::ReplayedRequest;
+use epitome_measure::replay::{ReplaySubject, ReplayedRequest};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    super::text_format,
-    replay_location::{ReplayLocation, ReplaySubject},
-};
+use super::{super::text_format, replay_location::ReplayLocation};
 
 /// Folder for requests.
 pub(super) struct RequestDump {

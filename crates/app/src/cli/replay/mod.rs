@@ -1,17 +1,11 @@
 //! `replay`: the cost of each policy, and what it would have lost.
 
-mod assumptions;
 mod dump;
 mod picture;
-mod plot;
 mod recorded_usage;
 mod replay_location;
 mod report;
 mod result_rows;
-#[cfg(test)]
-mod sample_session;
-mod series;
-mod svg;
 mod thread_replay;
 
 use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};

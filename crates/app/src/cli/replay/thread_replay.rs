@@ -6,18 +6,19 @@ use epitome::core::{
     cost::CacheAssumption,
     profile::Profiles,
 };
-use epitome_measure::replay::{
-    ReplayCandidate, ReplayConditions, ReplayRow, ReplayTotals, hidden_overhead::HiddenOverhead,
-    recorded_usage::ThreadComparison,
+use epitome_measure::{
+    charts::PictureTitle,
+    replay::{
+        PreparedReplay, ReplayAssumption, ReplayCandidate, ReplayConditions, ReplayRow, ReplaySubject,
+        ReplayTotals, hidden_overhead::HiddenOverhead, recorded_usage::ThreadComparison,
+    },
 };
 
 use super::{
     ReplayArgs, ReplaySetting,
-    assumptions::ReplayAssumption,
     dump::RequestDump,
     picture::{self, ReplayPicture},
-    replay_location::{PreparedReplay, ReplayLocation, ReplaySubject},
-    series::PictureTitle,
+    replay_location::ReplayLocation,
 };
 use crate::cli::store_lookup::DatabaseLocation;
 

@@ -14,7 +14,6 @@ mod scale;
 use std::time::Duration;
 
 use epitome::core::{Tokens, event::Timestamp};
-use epitome_measure::replay::RegionSizes;
 use jiff::tz::TimeZone;
 
 use self::{
@@ -23,10 +22,8 @@ use self::{
     policy_row::PolicyRow,
     scale::{AmountScale, CallScale},
 };
-use super::{
-    super::text_format,
-    series::{HumanDuration, PictureTitle, PolicySeries, ceiling, length, span},
-};
+use super::series::{HumanDuration, PictureTitle, PolicySeries, ceiling, length, span};
+use crate::{replay::RegionSizes, text_format};
 
 /// Left edge of the charts.
 const LEFT: f64 = 84.0;
@@ -54,7 +51,7 @@ const REGIONS: [(&str, &str, RegionSizeFn); 9] = [
 ];
 
 /// Draws the picture.
-pub(crate) fn svg(title: &PictureTitle, series: &[PolicySeries<'_>]) -> String {
+pub fn svg(title: &PictureTitle, series: &[PolicySeries<'_>]) -> String {
     let mut canvas = SvgCanvas::default();
     let calls = length(series);
     let mut y = header(&mut canvas, title, series);

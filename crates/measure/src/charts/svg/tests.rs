@@ -1,7 +1,7 @@
 //! Checks that hold for every picture.
 
+use crate::replay::{ReplayFate, ReplayRow, ReplayedSummary};
 use epitome::core::{Tokens, cost::CacheMiss, event::Usage, model_view::EpochCause, profile::Money};
-use epitome_measure::replay::{ReplayFate, ReplayRow, ReplayedSummary};
 
 use super::{super::sample_session, *};
 

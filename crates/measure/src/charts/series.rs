@@ -12,35 +12,37 @@ use epitome::core::{
     model_view::EpochCause,
     profile::Money,
 };
-use epitome_measure::replay::{RegionSizes, ReplayFate, ReplayRow};
 
-use super::super::text_format;
+use crate::{
+    replay::{RegionSizes, ReplayFate, ReplayRow},
+    text_format,
+};
 
 /// Policy that the others are measured against.
 const FULL_HISTORY: &str = "none";
 
 /// Headings of a picture that concern all policies.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PictureTitle {
+pub struct PictureTitle {
     /// Name of the session, or of its file.
-    pub(crate) session: String,
+    pub session: String,
     /// Model whose prices and cache are charged.
-    pub(crate) model: String,
+    pub model: String,
     /// Largest size of a request.
-    pub(crate) window: Option<Tokens>,
+    pub window: Option<Tokens>,
     /// Command that draws the picture again.
-    pub(crate) source: String,
+    pub source: String,
     /// Assumptions, one sentence each.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// A session under a policy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PolicySeries<'a> {
+pub struct PolicySeries<'a> {
     /// The policy.
-    pub(crate) policy: &'a str,
+    pub policy: &'a str,
     /// Its calls, in their order.
-    pub(crate) calls: &'a [ReplayRow],
+    pub calls: &'a [ReplayRow],
 }
 
 impl PolicySeries<'_> {

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use crate::replay::{RegionSizes, ReplayFate, ReplayRow, ReplayedSummary, retention::FactRetention};
 use epitome::core::{
     Tokens,
     cost::{CacheLayer, CacheMiss},
     event::{Timestamp, Usage},
     model_view::EpochCause,
     profile::Money,
-};
-use epitome_measure::replay::{
-    RegionSizes, ReplayFate, ReplayRow, ReplayedSummary, retention::FactRetention,
 };
 
 use super::series::{PictureTitle, PolicySeries};

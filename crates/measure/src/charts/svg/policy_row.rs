@@ -9,11 +9,8 @@ use std::ops::Range;
 use epitome::core::{Tokens, profile::Money};
 
 use super::{
-    super::{
-        super::text_format,
-        series::{
-            ChartColumn, ChartMarks, HumanDuration, PictureTitle, PolicySeries, ceiling, full_history, ratio,
-        },
+    super::series::{
+        ChartColumn, ChartMarks, HumanDuration, PictureTitle, PolicySeries, ceiling, full_history, ratio,
     },
     AmountScale, BESIDE, LEFT, LegendCursor, REGIONS, RIGHT, axis,
     canvas::{SvgCanvas, SvgPath, to_f64},
@@ -21,6 +18,7 @@ use super::{
     pauses::PausePositions,
     scale::CallScale,
 };
+use crate::text_format;
 
 /// Height of the policy's name above its chart.
 const HEAD: f64 = 22.0;

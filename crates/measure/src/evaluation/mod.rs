@@ -5,6 +5,8 @@
 //! everything shown by then is compacted on top of the summary before, as a policy would; nothing else is
 //! left out, so that only the summaries are measured. Compactions that the agent itself recorded are ignored.
 
+mod evaluated_file;
+
 use std::sync::Arc;
 
 use epitome::core::{
@@ -26,6 +28,8 @@ use crate::{
     metrics::{ratio, span_through},
     summary_retention::{SummaryRetention, is_filled, kept, sections},
 };
+
+pub use self::evaluated_file::{EvalTotals, EvaluatedSession, SeenContents, SessionNovelty, evaluate_file};
 
 /// A session to be compacted.
 #[derive(Clone, Debug)]

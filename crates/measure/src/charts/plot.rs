@@ -6,18 +6,19 @@
 
 use std::fmt::Write as _;
 
+use anstyle::Style;
 use epitome::core::{Tokens, profile::Money};
 use unicode_width::UnicodeWidthStr;
 
-use super::{
-    super::{
-        output::{BOLD, DIM},
-        text_format,
-    },
-    series::{
-        ChartColumn, ChartMarks, PictureTitle, PolicySeries, ceiling, full_history, length, ratio, step,
-    },
+use super::series::{
+    ChartColumn, ChartMarks, PictureTitle, PolicySeries, ceiling, full_history, length, ratio, step,
 };
+use crate::text_format;
+
+/// Style of headings.
+const BOLD: Style = Style::new().bold();
+/// Style of labels.
+const DIM: Style = Style::new().dimmed();
 
 /// Width left of the charts, for labels of the scale and of the lanes.
 const GUTTER: usize = 8;
@@ -27,7 +28,7 @@ const STRETCH: usize = 4;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws the charts in lines of at most `width` columns.
-pub(crate) fn plot(title: &PictureTitle, series: &[PolicySeries<'_>], width: usize) -> String {
+pub fn plot(title: &PictureTitle, series: &[PolicySeries<'_>], width: usize) -> String {
     let width = width.max(40);
     let calls = length(series);
     let mut lines = vec![

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use epitome::core::{Event, Fact, Tokens};
-use epitome_measure::replay::{
+
+use super::{
     ReplayTotals,
     hidden_overhead::{HiddenOverhead, OverheadBasis},
 };
-
-use super::super::text_format;
+use crate::text_format;
 
 /// An assumption about a thread, with its amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ReplayAssumption {
+pub struct ReplayAssumption {
     about: AssumptionKind,
     amount: u64,
 }
@@ -83,7 +83,7 @@ impl ReplayAssumption {
     }
 
     /// Problems caused by a lack of room or of prices.
-    pub(super) fn of_outcome(totals: &[ReplayTotals], unseen: &HiddenOverhead, window: Tokens) -> Vec<Self> {
+    pub fn of_outcome(totals: &[ReplayTotals], unseen: &HiddenOverhead, window: Tokens) -> Vec<Self> {
         let most = |of: fn(&ReplayTotals) -> u64| totals.iter().map(of).max().unwrap_or(0);
         let (unpriced, refused) = (most(|total| total.unpriced), most(|total| total.refused));
         let mut notes = Vec::new();
@@ -99,7 +99,7 @@ impl ReplayAssumption {
     }
 
     /// The assumption as a full sentence.
-    pub(super) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let words = self.words();
         let mut letters = words.chars();
         let first = letters.next().into_iter().flat_map(char::to_uppercase);
@@ -107,15 +107,13 @@ impl ReplayAssumption {
     }
 
     /// The assumption in words, about one thread.
-    pub(super) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         words(&self.about, &[self.amount])
     }
 }
 
 /// Assumptions about many threads: the number of threads, and the words.
-pub(super) fn summary_sentences<'n>(
-    notes: impl Iterator<Item = &'n ReplayAssumption>,
-) -> Vec<(usize, String)> {
+pub fn summary_sentences<'n>(notes: impl Iterator<Item = &'n ReplayAssumption>) -> Vec<(usize, String)> {
     let mut by_kind: BTreeMap<&AssumptionKind, Vec<u64>> = BTreeMap::new();
     for note in notes {
         by_kind.entry(&note.about).or_default().push(note.amount);

@@ -1,15 +1,13 @@
 //! Chart of the costs so far of all policies, each line named at its end.
 
 use super::{
-    super::{
-        super::text_format,
-        series::{ChartColumn, PolicySeries, full_history, ratio},
-    },
+    super::series::{ChartColumn, PolicySeries, full_history, ratio},
     BESIDE, LEFT, RIGHT, axis,
     canvas::{SvgCanvas, SvgPath, WIDTH, to_f64},
     pauses::PausePositions,
     scale::{AmountScale, CallScale},
 };
+use crate::text_format;
 
 /// Smallest distance between the names of two lines.
 const APART: f64 = 16.0;
