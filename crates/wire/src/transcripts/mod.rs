@@ -121,7 +121,8 @@ impl TranscriptSession {
             let own = usize::try_from(at.1.saturating_sub(before)).unwrap_or(usize::MAX);
             chain.push(thread.events.iter().take(own));
             match parent {
-                Some(parent) => at = (parent, before),
+                // It may leave its parent before the parent has events of its own.
+                Some(parent) => at = (parent, before.min(at.1)),
                 None => break,
             }
         }
