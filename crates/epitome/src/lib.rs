@@ -91,29 +91,19 @@ pub mod session;
 pub mod structured_session;
 pub mod summarise;
 
-// The command line and the gateway are built on these; their names may change with any release.
-#[doc(hidden)]
-pub mod evaluation;
+// The command line, the gateway and measurement are built on these; their names may change with any release.
 #[doc(hidden)]
 pub mod holdout;
-#[doc(hidden)]
-pub mod metrics;
 #[doc(hidden)]
 pub mod observe;
 #[doc(hidden)]
 pub mod recorder;
-#[doc(hidden)]
-pub mod replay;
 #[doc(hidden)]
 pub mod request_plan;
 #[doc(hidden)]
 pub mod rewrite;
 #[doc(hidden)]
 pub mod simulate;
-#[doc(hidden)]
-pub mod summary_retention;
-#[doc(hidden)]
-pub mod text_fate;
 mod thread_lru;
 #[doc(hidden)]
 pub mod token_margin;

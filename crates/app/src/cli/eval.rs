@@ -1,32 +1,25 @@
 //! `eval`: measures what summaries keep of real sessions, after one compaction and after several in a row.
 
-use std::{
-    collections::HashSet,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
-    core::{
-        Digest, Tokens,
-        meter::{Meter, TokenOverhead},
-        policy::Policy,
-        tokens::O200kCounter,
-    },
-    evaluation::{EvaluationSession, SECTION_COUNT, SummaryEvaluation, summarise_built_in},
+    core::{Tokens, policy::Policy},
     import::find_files,
+};
+use epitome_measure::{
+    evaluation::{
+        EvalTotals, EvaluatedSession, SECTION_COUNT, SeenContents, SessionNovelty, SummaryEvaluation,
+        evaluate_file,
+    },
     summary_retention::RetentionTally,
-    wire::transcripts::{self, TranscriptError, TranscriptLimits},
 };
 use serde_json::json;
 
 use super::{
     output::{BOLD, CliOutput, DIM, NOTE},
     parallel::for_all,
-    request_source::thread_events,
     text_format,
 };
 use crate::units::parse_tokens;
@@ -64,27 +57,6 @@ pub(crate) struct EvalArgs {
     csv: bool,
 }
 
-/// Measurements of a session.
-struct EvaluatedSession {
-    name: String,
-    tokens: Tokens,
-    contents: Vec<(Digest, Tokens)>,
-    evaluations: Vec<SummaryEvaluation>,
-}
-
-/// Measurements of all sessions for one number of compactions.
-#[derive(Default)]
-struct EvalTotals {
-    sessions: u64,
-    made: u64,
-    span: u64,
-    summary: u64,
-    least: Option<f64>,
-    filled: u64,
-    complete: u64,
-    items: RetentionTally,
-}
-
 pub(crate) fn run(args: &EvalArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
     let rules = Policy::named(&args.policy)?.summary;
     let Some(rules) = rules else { bail!("the policy `{}` makes no summaries: name another", args.policy) };
@@ -116,13 +88,7 @@ pub(crate) fn run(args: &EvalArgs, mut out: CliOutput) -> anyhow::Result<ExitCod
         ))?;
     }
     let mut known = SeenContents::default();
-    let measure = |path: &PathBuf| {
-        measured(path, Tokens(args.over), |subject| {
-            let evaluate =
-                |chain: &u64| subject.compact_chain(*chain, &rules, |order| Ok(summarise_built_in(order)));
-            args.chain.iter().filter_map(evaluate).collect()
-        })
-    };
+    let measure = |path: &PathBuf| evaluate_file(path, Tokens(args.over), &args.chain, &rules);
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for_all(&files, name, measure, |path, measured| {
         match measured {
@@ -146,75 +112,6 @@ pub(crate) fn run(args: &EvalArgs, mut out: CliOutput) -> anyhow::Result<ExitCod
     })?;
     summary(&totals, known.again, &unread, args, &mut out)?;
     Ok(if unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Measures the long sessions of a file; none if it is no transcript.
-fn measured(
-    path: &Path,
-    over: Tokens,
-    evaluate: impl Fn(&EvaluationSession) -> Vec<SummaryEvaluation>,
-) -> Result<Vec<EvaluatedSession>, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let sessions = match transcripts::read(&path.to_string_lossy(), &bytes, &TranscriptLimits::default()) {
-        Ok(reading) => reading.sessions,
-        Err(TranscriptError::UnknownAgent { .. }) => return Ok(Vec::new()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let file = path.file_stem().unwrap_or_default().to_string_lossy();
-    let mut all = Vec::new();
-    for session in &sessions {
-        for (index, thread) in session.threads.iter().enumerate() {
-            let meter = Arc::new(Meter::new(Arc::new(O200kCounter), TokenOverhead::default()));
-            let subject = EvaluationSession::new(thread_events(session, thread.id), meter);
-            if subject.tokens() <= over {
-                continue;
-            }
-            let of = if index == 0 { String::new() } else { format!(", {}", thread.name) };
-            let name = if sessions.len() == 1 {
-                format!("{file}{of}")
-            } else {
-                format!("{file} {}{of}", session.key)
-            };
-            let contents = subject.contents().collect();
-            all.push(EvaluatedSession {
-                name,
-                tokens: subject.tokens(),
-                contents,
-                evaluations: evaluate(&subject),
-            });
-        }
-    }
-    Ok(all)
-}
-
-/// Novelty of a session compared with those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SessionNovelty {
-    /// A new session.
-    New,
-    /// A repeated session: half of it or more was in earlier ones, as in a resumed file, a fork, or a part of
-    /// another file.
-    Again,
-}
-
-/// Content of the sessions so far.
-#[derive(Default)]
-struct SeenContents {
-    contents: HashSet<Digest>,
-    again: u64,
-}
-
-impl SeenContents {
-    fn meet(&mut self, one: &EvaluatedSession) -> SessionNovelty {
-        let known = one.contents.iter().filter(|(content, _)| self.contents.contains(content));
-        let shared: Tokens = known.map(|(_, tokens)| *tokens).sum();
-        self.contents.extend(one.contents.iter().map(|(content, _)| *content));
-        if shared.0 * 2 < one.tokens.0 {
-            return SessionNovelty::New;
-        }
-        self.again += 1;
-        SessionNovelty::Again
-    }
 }
 
 fn print_session(
@@ -275,19 +172,6 @@ fn shorten_middle(name: &str) -> String {
     match letters.len() {
         0..=34 => letters.iter().collect(),
         all => letters[..18].iter().chain(['…'].iter()).chain(&letters[all - 15..]).collect(),
-    }
-}
-
-impl EvalTotals {
-    fn add(&mut self, told: &SummaryEvaluation) {
-        self.sessions += 1;
-        self.made += told.made;
-        self.span += told.span.0;
-        self.summary += told.summary.0;
-        self.least = Some(self.least.map_or(told.ratio(), |least| least.min(told.ratio())));
-        self.filled += told.filled;
-        self.complete += u64::from(told.sections == SECTION_COUNT as u64);
-        self.items += told.kept.total();
     }
 }
 

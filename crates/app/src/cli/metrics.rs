@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
-use epitome::metrics::metrics;
+use epitome_measure::metrics::metrics;
 use serde_json::json;
 
 use super::{

@@ -13,7 +13,7 @@ use epitome::{
     call_settings::TargetModel,
     compact,
     core::{
-        Event, Seq, ThreadId, Tokens,
+        Seq, Tokens,
         budget::Budget,
         context::EventNaming,
         policy::{Policy, PolicyError},
@@ -29,7 +29,7 @@ use epitome::{
     token_margin::TokenMargin,
     wire::{
         Format,
-        transcripts::{self, TranscriptLimits, TranscriptThreadStart},
+        transcripts::{self, TranscriptLimits},
     },
 };
 
@@ -213,7 +213,7 @@ impl RequestSource {
                 reading.sessions.len()
             );
         };
-        let line = compact::line(thread_events(session, session.head));
+        let line = compact::line(session.thread_events(session.head));
         Ok(Self {
             names: compact::numbered(&line),
             line,
@@ -244,26 +244,6 @@ impl RequestSource {
         let seen = self.line.events().filter(|event| event.id.seq < turn.id.seq).cloned();
         Ok(Self { line: EventLine::new(seen), ..self })
     }
-}
-
-/// The events of a file's session as one of its threads sees them. A fork shares its parents' events up to where it
-/// left them.
-pub(crate) fn thread_events(session: &transcripts::TranscriptSession, thread: ThreadId) -> Vec<Event> {
-    let mut chain = Vec::new();
-    let mut at = (thread, u64::MAX);
-    while let Some(thread) = session.threads.iter().find(|thread| thread.id == at.0) {
-        let (parent, before) = match &thread.start {
-            TranscriptThreadStart::Fork { of, at } => (Some(*of), at.0),
-            TranscriptThreadStart::Root | TranscriptThreadStart::Spawned { .. } => (None, 0),
-        };
-        let own = usize::try_from(at.1.saturating_sub(before)).unwrap_or(usize::MAX);
-        chain.push(thread.events.iter().take(own));
-        match parent {
-            Some(parent) => at = (parent, before),
-            None => break,
-        }
-    }
-    chain.into_iter().rev().flatten().cloned().collect()
 }
 
 /// Returns true if the name is a file's and false if it is a session's; a name that can only be a file's must

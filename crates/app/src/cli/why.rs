@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
-use epitome::text_fate::{MatchKind, why};
+use epitome_measure::text_fate::{MatchKind, why};
 
 use super::{
     output::CliOutput, recall::strip_control_characters, session_args::ThreadArgs,

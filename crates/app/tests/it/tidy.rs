@@ -9,12 +9,13 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use super::harness::workspace;
 
 /// What each crate may see of the others. Development dependencies are free: tests are no part of the architecture.
-const ARROWS: [(&str, &[&str]); 5] = [
+const ARROWS: [(&str, &[&str]); 6] = [
     ("core", &[]),
     ("wire", &["epitome-core"]),
     ("store", &["epitome-core"]),
     ("epitome", &["epitome-core", "epitome-store", "epitome-wire"]),
-    ("app", &["epitome"]),
+    ("measure", &["epitome"]),
+    ("app", &["epitome", "epitome-measure"]),
 ];
 
 /// What only one crate may depend on: SQL, HTTP and the like stay where they belong.

@@ -52,7 +52,8 @@ pub fn replay_call(store: &dyn Store, thread: ThreadId, call: u64) -> Result<Rep
 }
 
 /// Data from which a thread's calls are made again, read once for any number of calls.
-pub(crate) struct CallReplayer<'s> {
+#[doc(hidden)]
+pub struct CallReplayer<'s> {
     store: &'s dyn Store,
     thread: ThreadId,
     /// Records of clients' requests.
@@ -65,11 +66,7 @@ pub(crate) struct CallReplayer<'s> {
 
 impl<'s> CallReplayer<'s> {
     /// Reads the data, through an event or to the end.
-    pub(crate) fn read(
-        store: &'s dyn Store,
-        thread: ThreadId,
-        through: Option<Seq>,
-    ) -> Result<Self, SessionError> {
+    pub fn read(store: &'s dyn Store, thread: ThreadId, through: Option<Seq>) -> Result<Self, SessionError> {
         let meter = Arc::new(meter());
         let line = read_line(store, thread, &meter, through)?;
         let mut passes = Vec::new();
@@ -83,22 +80,22 @@ impl<'s> CallReplayer<'s> {
     }
 
     /// The events.
-    pub(crate) fn line(&self) -> &EventLine {
+    pub fn line(&self) -> &EventLine {
         &self.line
     }
 
     /// Decisions for calls, by their numbers.
-    pub(crate) fn passes(&self) -> &[(u64, EditRecord)] {
+    pub fn passes(&self) -> &[(u64, EditRecord)] {
         &self.passes
     }
 
     /// Meter that counts here.
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
+    pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
     /// Renders a call again.
-    pub(crate) fn replay(&self, row: CallRow) -> Result<ReplayedCall, SessionError> {
+    pub fn replay(&self, row: CallRow) -> Result<ReplayedCall, SessionError> {
         let rendering = rendering(self.store, &row)?;
         let mut line = EventLine::default();
         for (event, pieces) in
@@ -127,7 +124,7 @@ impl<'s> CallReplayer<'s> {
     }
 
     /// The view that would be sent now without further decisions: all events, with all decisions made.
-    pub(crate) fn now(&self, thread: ThreadId, last: Option<&CallRow>) -> Result<ModelView, SessionError> {
+    pub fn now(&self, thread: ThreadId, last: Option<&CallRow>) -> Result<ModelView, SessionError> {
         let sent = last
             .map(|row| parse::<Option<SentRecord>>("sent", row.number, &row.call.sent))
             .transpose()?

@@ -23,12 +23,10 @@ mod lineage;
 mod lineage_properties;
 mod manual;
 mod memory_files;
-mod metrics;
 mod misbehaving;
 mod model_drafts;
 mod recorder;
 mod rehearsal;
-mod retention;
 mod scripted;
 mod session;
 mod standing;
@@ -36,7 +34,6 @@ mod state_items;
 mod summarisers;
 mod together;
 mod triggers;
-mod why;
 
 /// Logs and contexts as people write them.
 #[path = "../../../core/tests/it/notation.rs"]
@@ -45,6 +42,7 @@ mod notation;
 
 /// Histories as the wire formats are tried on.
 #[path = "../../../wire/tests/it/histories.rs"]
+#[expect(dead_code, reason = "what contexts are cut with elsewhere")]
 mod histories;
 
 /// Histories as the core is tried on.

@@ -109,6 +109,28 @@ pub struct TranscriptThread {
     pub events: Vec<Event>,
 }
 
+impl TranscriptSession {
+    /// The events of a thread as the thread sees them: a fork shares its parents' up to where it left them.
+    pub fn thread_events(&self, thread: ThreadId) -> Vec<Event> {
+        let mut chain = Vec::new();
+        let mut at = (thread, u64::MAX);
+        while let Some(thread) = self.threads.iter().find(|thread| thread.id == at.0) {
+            let (parent, before) = match &thread.start {
+                TranscriptThreadStart::Fork { of, at } => (Some(*of), at.0),
+                TranscriptThreadStart::Root | TranscriptThreadStart::Spawned { .. } => (None, 0),
+            };
+            let own = usize::try_from(at.1.saturating_sub(before)).unwrap_or(usize::MAX);
+            chain.push(thread.events.iter().take(own));
+            match parent {
+                // It may leave its parent before the parent has events of its own.
+                Some(parent) => at = (parent, before.min(at.1)),
+                None => break,
+            }
+        }
+        chain.into_iter().rev().flatten().cloned().collect()
+    }
+}
+
 /// Origin of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TranscriptThreadStart {

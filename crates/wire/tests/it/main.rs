@@ -30,6 +30,7 @@ mod seen_clients;
 mod seen_runs;
 mod streams;
 mod summaries;
+mod transcript_threads;
 mod translated;
 mod warm;
 mod weaving;

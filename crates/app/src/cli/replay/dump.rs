@@ -13,19 +13,16 @@ use std::{
 use anyhow::{Context as _, bail};
 use epitome::{
     core::{Digest, Fact, event::Usage},
-    replay::ReplayedRequest,
     wire::{
         Format,
         render::{CacheBreakpoints, RenderOptions, RenderedRequest},
     },
 };
+use epitome_measure::replay::{ReplaySubject, ReplayedRequest};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    super::text_format,
-    replay_location::{ReplayLocation, ReplaySubject},
-};
+use super::{super::text_format, replay_location::ReplayLocation};
 
 /// Folder for requests.
 pub(super) struct RequestDump {

@@ -1,32 +1,24 @@
 //! `replay`: the cost of each policy, and what it would have lost.
 
-mod assumptions;
 mod dump;
 mod picture;
-mod plot;
 mod recorded_usage;
 mod replay_location;
 mod report;
 mod result_rows;
-#[cfg(test)]
-mod sample_session;
-mod series;
-mod svg;
 mod thread_replay;
 
 use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use epitome::{
-    core::{
-        Tokens,
-        cost::CacheAssumption,
-        policy::{Policy, PolicyError},
-        profile::{Profile, Profiles},
-    },
-    replay::{CandidateSummariser, ReplayCandidate},
+use epitome::core::{
+    Tokens,
+    cost::CacheAssumption,
+    policy::{Policy, PolicyError},
+    profile::{Profile, Profiles},
 };
+use epitome_measure::replay::{CandidateSummariser, ReplayCandidate};
 
 use self::{
     dump::RequestDump,

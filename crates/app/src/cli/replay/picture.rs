@@ -6,15 +6,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use epitome::replay::{ReplayCandidate, ReplayRow};
-
-use super::{
-    CacheMode, ReplayArgs, ReplaySetting, SummaryAuthorArg,
-    plot::plot,
-    replay_location::ReplayLocation,
-    series::{PictureTitle, PolicySeries},
-    svg::svg,
+use epitome_measure::{
+    charts::{PictureTitle, PolicySeries, plot, svg},
+    replay::{ReplayCandidate, ReplayRow},
 };
+
+use super::{CacheMode, ReplayArgs, ReplaySetting, SummaryAuthorArg, replay_location::ReplayLocation};
 
 /// A session that can be drawn.
 pub(super) struct ReplayPicture {

@@ -1,6 +1,8 @@
 //! Comparison of the simulation with recorded usage, which shows how far the other numbers can be trusted.
 
-use epitome::replay::recorded_usage::{ComparisonTotals, PrefixSource, SimulationAccuracy, WorstCall};
+use epitome_measure::replay::recorded_usage::{
+    ComparisonTotals, PrefixSource, SimulationAccuracy, WorstCall,
+};
 use serde_json::{Value, json};
 
 use super::{

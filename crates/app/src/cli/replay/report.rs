@@ -3,10 +3,11 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::bail;
-use epitome::replay::{
-    ReplayCandidate, ReplayTotals,
+use epitome_measure::replay::{
+    ReplayAssumption, ReplayCandidate, ReplayTotals,
     recorded_usage::ComparisonTotals,
     retention::{FactRetention, RetentionForm},
+    summary_sentences,
 };
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use super::{
         output::{BOLD, CliOutput, DIM, NOTE},
         text_format,
     },
-    ReplaySetting, assumptions,
+    ReplaySetting,
     picture::ReplayPicture,
     recorded_usage,
     result_rows::{self, COMPACTION_COUNT_NAMES, cache_name, flatten_row, row},
@@ -188,8 +189,7 @@ impl<'a> ReplayReport<'a> {
 
     /// Writes the assumptions.
     fn notes(&self, out: &mut CliOutput) -> anyhow::Result<()> {
-        let mut notes =
-            assumptions::summary_sentences(self.outcomes.iter().flat_map(|outcome| &outcome.notes));
+        let mut notes = summary_sentences(self.outcomes.iter().flat_map(|outcome| &outcome.notes));
         if self.idle > 0 {
             notes.push((
                 usize::try_from(self.idle).unwrap_or(usize::MAX),
@@ -245,7 +245,7 @@ impl<'a> ReplayReport<'a> {
                 "main": outcome.is_main,
                 "model": outcome.model,
                 "unseen": outcome.unseen,
-                "notes": outcome.notes.iter().map(assumptions::ReplayAssumption::words).collect::<Vec<_>>(),
+                "notes": outcome.notes.iter().map(ReplayAssumption::words).collect::<Vec<_>>(),
                 "policies": rows(&outcome.totals),
             })
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use epitome::replay::{
+use epitome_measure::replay::{
     ReplayCandidate, ReplayTotals,
     retention::{FactRetention, NeededFactKind, RetentionForm},
 };

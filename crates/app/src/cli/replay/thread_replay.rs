@@ -1,25 +1,24 @@
 //! Replays the threads of one place after the other.
 
-use epitome::{
-    core::{
-        Seq, Tokens,
-        budget::{Budget, WindowReserves},
-        cost::CacheAssumption,
-        profile::Profiles,
-    },
+use epitome::core::{
+    Seq, Tokens,
+    budget::{Budget, WindowReserves},
+    cost::CacheAssumption,
+    profile::Profiles,
+};
+use epitome_measure::{
+    charts::PictureTitle,
     replay::{
-        ReplayCandidate, ReplayConditions, ReplayRow, ReplayTotals, hidden_overhead::HiddenOverhead,
-        recorded_usage::ThreadComparison,
+        PreparedReplay, ReplayAssumption, ReplayCandidate, ReplayConditions, ReplayRow, ReplaySubject,
+        ReplayTotals, hidden_overhead::HiddenOverhead, recorded_usage::ThreadComparison,
     },
 };
 
 use super::{
     ReplayArgs, ReplaySetting,
-    assumptions::ReplayAssumption,
     dump::RequestDump,
     picture::{self, ReplayPicture},
-    replay_location::{PreparedReplay, ReplayLocation, ReplaySubject},
-    series::PictureTitle,
+    replay_location::ReplayLocation,
 };
 use crate::cli::store_lookup::DatabaseLocation;
 
