@@ -16,7 +16,7 @@ use epitome_wire::{
     legality::{LEGALITY_RULES, ProviderRule, ProviderRules, check, check_against, inspect},
     message_builder::{ToolResultInput, ToolResultStatus, UserContent},
     overflow::detect_overflow,
-    plain_request::PlainRequest,
+    plain_request::{OutputLimitName, PlainRequest},
     recall_tool::{RecallSplice, SpliceVerdict, offer},
     render::{RenderOptions, recount},
 };
@@ -162,7 +162,7 @@ fn chunks() -> Vec<Value> {
 }
 
 fn stream(chunks: &[Value]) -> String {
-    chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect()
+    chunks.iter().flat_map(|chunk| ["data: ".to_owned(), chunk.to_string(), "\r\n\r\n".to_owned()]).collect()
 }
 
 proptest! {
@@ -296,7 +296,7 @@ fn what_a_program_says_is_what_a_client_would_send() {
         system: "s",
         user: "u",
         limit: Tokens(9),
-        limit_name: Default::default(),
+        limit_name: OutputLimitName::default(),
     };
     let plain = FORMAT.write_plain_request(&ask);
     assert_eq!(
@@ -462,12 +462,8 @@ fn broken(
         "last-is-user" => {
             let last = whole["contents"].as_array().unwrap().len();
             let rules = rules.with(ProviderRule::PrefillRefused);
-            vec![changed(
-                &|request| contents(request, last, model.clone()),
-                format!("/contents/{last}"),
-                &rules,
-                None,
-            )]
+            let change = |request: &mut Value| contents(request, last, model.clone());
+            vec![changed(&change, format!("/contents/{last}"), &rules, None)]
         }
         "roles-alternate" => {
             plain(&|request| contents(request, answer, model.clone()), &format!("/contents/{}", answer + 1))
@@ -500,19 +496,15 @@ fn broken(
             &|request| request["contents"][0]["parts"] = json!([{"text": 7}]),
             "/contents/0/parts/0/text",
         ),
-        "call-has-name" => vec![changed(
+        "call-has-name" => plain(
             &|request| request["contents"][answer]["parts"][call]["functionCall"]["name"] = json!(""),
-            call_at,
-            &rules,
-            None,
-        )],
-        "input-is-object" => vec![changed(
+            &call_at,
+        ),
+        "input-is-object" => plain(
             &|request| request["contents"][answer]["parts"][call]["functionCall"]["args"] = json!("{}"),
-            format!("{call_at}/functionCall/args"),
-            &rules,
-            None,
-        )],
-        "call-answered" => vec![changed(
+            &format!("{call_at}/functionCall/args"),
+        ),
+        "call-answered" => plain(
             &|request| {
                 let parts = request["contents"][result]["parts"].as_array_mut().unwrap();
                 parts.remove(call);
@@ -520,38 +512,28 @@ fn broken(
                     parts.push(json!({"text": "x"}));
                 }
             },
-            format!("/contents/{answer}"),
-            &rules,
-            None,
-        )],
-        "result-answers-call" => vec![changed(
+            &format!("/contents/{answer}"),
+        ),
+        "result-answers-call" => plain(
             &|request| {
                 let stray = json!({"functionResponse": {"name": "elsewhere", "response": {}}});
                 request["contents"][result]["parts"].as_array_mut().unwrap().push(stray);
             },
-            format!("/contents/{result}/parts/{calls}"),
-            &rules,
-            None,
-        )],
-        "call-signed" => vec![changed(
-            &|request| {
-                drop(
-                    request["contents"][answer]["parts"][0]
-                        .as_object_mut()
-                        .unwrap()
-                        .remove("thoughtSignature"),
-                )
-            },
-            format!("/contents/{answer}/parts/0"),
-            &signed,
-            None,
-        )],
-        "thinking-unchanged" => vec![changed(
-            &|request| request["contents"][answer]["parts"][call]["thoughtSignature"] = json!("another"),
-            call_at,
-            &signed,
-            Some(&whole),
-        )],
+            &format!("/contents/{result}/parts/{calls}"),
+        ),
+        "call-signed" => {
+            let change = |request: &mut Value| {
+                let call = request["contents"][answer]["parts"][0].as_object_mut().unwrap();
+                call.remove("thoughtSignature");
+            };
+            vec![changed(&change, format!("/contents/{answer}/parts/0"), &signed, None)]
+        }
+        "thinking-unchanged" => {
+            let change = |request: &mut Value| {
+                request["contents"][answer]["parts"][call]["thoughtSignature"] = json!("another");
+            };
+            vec![changed(&change, call_at, &signed, Some(&whole))]
+        }
         _ => Vec::new(),
     }
 }
