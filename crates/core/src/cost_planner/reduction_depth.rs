@@ -18,8 +18,12 @@ const COMPLETE_REQUEST: u64 = 24_000;
 /// Calls that an action costs which lacked something: someone notices, and has it done again.
 const FAILED_ACTION_CALLS: u128 = 40;
 
-/// Sizes that are tried between the one that pays and the largest.
-const STEPS: u64 = 20;
+/// Calls for which room is left at least, whatever they could be told: a reset with each call helps nobody.
+const CALLS_WITHOUT_RESET: u64 = 4;
+
+/// Parts of the window at which sizes beyond the one that pays are tried. They are few and fixed, so that a call more or less in the
+/// forecast does not make another summary of the same past.
+const PARTS: u64 = 16;
 
 /// A context that is about to be reduced while the cache holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +70,10 @@ impl ReductionDepth {
     pub fn target(&self, terms: &CacheTerms, lifetime: Option<u64>) -> Result<Tokens, UnknownPriceError> {
         let pays = self.largest_that_pays(terms, lifetime)?;
         let (mut best, mut least) = (pays, self.cost_of_call(pays, terms, lifetime)?);
-        for step in 1..=STEPS {
-            let size = pays + Tokens(self.most.less(pays).0 * step / STEPS);
+        let spaced = self.force.less(Tokens(self.growth.0.saturating_mul(CALLS_WITHOUT_RESET)));
+        let most = self.most.min(spaced);
+        let sizes = (1..PARTS).map(|part| Tokens(self.force.0 / PARTS * part));
+        for size in sizes.filter(|size| pays < *size && *size <= most) {
             let cost = self.cost_of_call(size, terms, lifetime)?;
             if cost < least {
                 (best, least) = (size, cost);
