@@ -6,9 +6,10 @@ use super::{ProviderRules, RequestViolation, ViolationKind, ViolationList, read,
 use crate::{cache_marks, format::Format, json::Json};
 
 /// Finds everything that a provider would refuse about `now` because of `sent`, a request of the same session that it
-/// accepted: thinking that is altered or, with [`PreservedThinking`](super::ProviderRule::PreservedThinking), before which something has changed;
-/// thinking of an open tool loop that is gone; reasoning that is followed by another item; a compaction of the
-/// provider's own that is altered; with [`ReasoningReturned`](super::ProviderRule::ReasoningReturned), reasoning that led to calls and is altered.
+/// accepted: thinking that is altered or, with [`PreservedThinking`](super::ProviderRule::PreservedThinking), before
+/// which something has changed; thinking of an open tool loop that is gone; reasoning that is followed by another item;
+/// a compaction of the provider's own that is altered; with
+/// [`ReasoningReturned`](super::ProviderRule::ReasoningReturned), reasoning that led to calls and is altered.
 ///
 /// `now` may go on where `sent` ends, and it may lack parts of `sent`. `cache_control` may move.
 pub fn check_against(format: Format, sent: &str, now: &str, rules: &ProviderRules) -> Vec<RequestViolation> {
