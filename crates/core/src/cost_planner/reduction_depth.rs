@@ -12,7 +12,7 @@
 use crate::{cost::CacheTerms, profile::UnknownPriceError, tokens::Tokens};
 
 /// Size from which a request lacks nothing that was measured to be missed: at 24 000 tokens, 98 % of what a model with the whole
-/// history knew of its next action were left, and the rest was within the error.
+/// history knew of its next action were left, and the rest was within the error. Where requests have it in the mean, only money counts.
 const COMPLETE_REQUEST: u64 = 24_000;
 
 /// Calls that an action costs which lacked something: someone notices, and has it done again.
@@ -67,6 +67,9 @@ impl ReductionDepth {
     /// ```
     pub fn target(&self, terms: &CacheTerms, lifetime: Option<u64>) -> Result<Tokens, UnknownPriceError> {
         let pays = self.largest_that_pays(terms, lifetime)?;
+        if pays.0.midpoint(self.force.0) >= COMPLETE_REQUEST {
+            return Ok(pays);
+        }
         let (mut best, mut least) = (pays, self.cost_of_call(pays, terms, lifetime)?);
         let spaced = self.force.less(Tokens(self.growth.0.saturating_mul(CALLS_WITHOUT_RESET)));
         let most = self.most.min(spaced);
@@ -77,8 +80,7 @@ impl ReductionDepth {
                 (best, least) = (size, cost);
             }
         }
-        // What is complete already gains nothing.
-        Ok(if pays.0 < COMPLETE_REQUEST { best } else { pays })
+        Ok(best)
     }
 
     /// The largest size that pays; the least one if none does.
