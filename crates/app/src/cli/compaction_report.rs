@@ -37,11 +37,17 @@ pub(crate) fn print_outcome(
     Ok(())
 }
 
-/// Lists what was summarised, shortened and kept, and by which model; empty if nothing was changed.
+/// Lists what was summarised, shortened and kept, and by which policy; empty if nothing was changed. A summary that the log held
+/// before is no change.
 fn rows(context: &Context, report: &CompactionReport, chosen: &RequestSpec) -> Vec<(&'static str, String)> {
     let shown = &context.segments()[context.prefix_len()..];
-    let summaries: Vec<&Segment> =
-        shown.iter().filter(|segment| matches!(segment.body(), SegmentBody::Summary(_))).collect();
+    let is_made = |segment: &&Segment| match segment.body() {
+        SegmentBody::Summary(event) => {
+            !chosen.plan.line.events().any(|logged| logged.event.fact == event.event.fact)
+        }
+        _ => false,
+    };
+    let summaries: Vec<&Segment> = shown.iter().filter(is_made).collect();
     let shortened = kinds(report);
     if summaries.is_empty() && shortened.is_empty() && report.steps.is_empty() {
         return Vec::new();

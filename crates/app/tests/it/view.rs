@@ -99,6 +99,48 @@ fn what_is_left_out_without_a_line_is_counted_and_said() {
 }
 
 #[test]
+fn a_summary_that_an_agent_made_before_is_not_reported_as_a_change() {
+    let bench = Bench::new();
+    let line = |id: &str, kind: &str, more: Value| {
+        let mut line = json!({"type": kind, "uuid": id, "parentUuid": null, "sessionId": "0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11",
+            "timestamp": "2026-01-05T10:00:00.000Z"});
+        line.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        line.to_string() + "\n"
+    };
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let answer = json!({"id": "m1", "type": "message", "role": "assistant", "model": "claude-opus-4-5",
+        "content": [{"type": "text", "text": "first"}]});
+    let file = bench.write(
+        "session.jsonl",
+        [
+            line("u1", "user", json!({"message": user("one")})),
+            line("a1", "assistant", json!({"parentUuid": "u1", "message": answer})),
+            line(
+                "b1",
+                "system",
+                json!({"logicalParentUuid": "a1", "subtype": "compact_boundary", "content": "Conversation compacted",
+                    "compactMetadata": {"trigger": "auto", "preTokens": 155_000}}),
+            ),
+            line(
+                "s1",
+                "user",
+                json!({"parentUuid": "b1", "isCompactSummary": true, "message": user("They counted to one.")}),
+            ),
+            line("u2", "user", json!({"parentUuid": "s1", "message": user("two")})),
+        ]
+        .concat(),
+    );
+    for policy in ["epitome", "fit"] {
+        let out = bench.path("smaller.json");
+        let said =
+            bench.ok(&["compact", text(&file), "--policy", policy, "--budget", "100k", "--out", text(&out)]);
+        assert!(said.contains("It fits as it is: nothing was changed."), "{policy}: {said}");
+        assert!(said.contains("the session was compacted before"), "{policy}: {said}");
+        assert!(!said.contains("summarised"), "{policy}: {said}");
+    }
+}
+
+#[test]
 fn an_unknown_policy_is_told_with_all_there_are() {
     let bench = Bench::new();
     let file = bench.write("chat.json", long_chat(3, 6));
