@@ -23,6 +23,8 @@ pub struct Budget {
     trigger: Tokens,
     force: Tokens,
     caps: BTreeMap<Tier, Tokens>,
+    #[serde(skip)]
+    reserved: Tokens,
 }
 
 /// Room that must stay free in a model's window.
@@ -46,7 +48,14 @@ impl Default for WindowReserves {
 impl Budget {
     /// At most `ceiling` tokens of input; a reduction goes down to the ceiling and no further.
     pub fn new(ceiling: Tokens) -> Self {
-        Self { ceiling, target: ceiling, trigger: ceiling, force: ceiling, caps: BTreeMap::new() }
+        Self {
+            ceiling,
+            target: ceiling,
+            trigger: ceiling,
+            force: ceiling,
+            caps: BTreeMap::new(),
+            reserved: Tokens(0),
+        }
     }
 
     /// The budget of a model: its input less the reserves, and its thresholds as shares of the window less the
@@ -82,6 +91,7 @@ impl Budget {
             target: self.target.min(ceiling),
             trigger: self.trigger.min(ceiling),
             force: self.force.min(ceiling),
+            reserved: self.reserved + self.ceiling.less(ceiling),
             ..self
         }
     }
@@ -110,6 +120,11 @@ impl Budget {
     /// The most a context may hold.
     pub fn ceiling(&self) -> Tokens {
         self.ceiling
+    }
+
+    /// Room that was taken from the ceiling for what a request holds beside its context.
+    pub fn reserved(&self) -> Tokens {
+        self.reserved
     }
 
     /// Size that a reduction aims for.

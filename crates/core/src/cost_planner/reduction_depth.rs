@@ -12,7 +12,8 @@
 use crate::{cost::CacheTerms, profile::UnknownPriceError, tokens::Tokens};
 
 /// Size from which a request lacks nothing that was measured to be missed: at 24 000 tokens, 98 % of what a model with the whole
-/// history knew of its next action were left, and the rest was within the error. Where requests have it in the mean, only money counts.
+/// history knew of its next action were left, and the rest was within the error. Where requests have it in the mean, with what they
+/// hold beside the context, only money counts.
 const COMPLETE_REQUEST: u64 = 24_000;
 
 /// Calls that an action costs which lacked something: someone notices, and has it done again.
@@ -36,6 +37,8 @@ pub struct ReductionDepth {
     pub growth: Tokens,
     /// Size at which the next reduction is due.
     pub force: Tokens,
+    /// Room kept free for what a request holds beside the context.
+    pub reserved: Tokens,
     /// It may go down to this.
     pub least: Tokens,
     /// It need not go below this.
@@ -57,6 +60,7 @@ impl ReductionDepth {
     ///     prefix: Tokens(400),
     ///     growth: Tokens(1_000),
     ///     force: Tokens(window),
+    ///     reserved: Tokens(0),
     ///     least: Tokens(window / 2),
     ///     most: Tokens(window / 5 * 4),
     /// };
@@ -67,7 +71,8 @@ impl ReductionDepth {
     /// ```
     pub fn target(&self, terms: &CacheTerms, lifetime: Option<u64>) -> Result<Tokens, UnknownPriceError> {
         let pays = self.largest_that_pays(terms, lifetime)?;
-        if pays.0.midpoint(self.force.0) >= COMPLETE_REQUEST {
+        let in_the_mean = Tokens(pays.0.midpoint(self.force.0)) + self.reserved;
+        if in_the_mean.0 >= COMPLETE_REQUEST {
             return Ok(pays);
         }
         let (mut best, mut least) = (pays, self.cost_of_call(pays, terms, lifetime)?);

@@ -182,6 +182,7 @@ impl Preparation {
             prefix: context.tier_tokens(Tier::Prefix) + context.meter().overhead().request,
             growth: last.history.growth_of_call(),
             force: budget.force(),
+            reserved: budget.reserved(),
             least: lean,
             most: budget.target(),
         };

@@ -112,16 +112,17 @@ impl SessionSetup {
     /// The same for a request with a limit of its own.
     pub(crate) fn budget_within(
         &self,
-        RequestLimit { most: known, .. }: RequestLimit,
+        RequestLimit { most, .. }: RequestLimit,
         learned: ObservedLimits,
     ) -> Budget {
-        let known = known.map(|most| most.less(self.kept_free(learned).of(most)));
+        let known = most.map(|most| most.less(self.kept_free(learned).of(most)));
         let limit = match (known, learned.limit) {
             (Some(known), Some(learned)) => known.min(learned),
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
         };
         let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
-        let base = Budget::new(ceiling).with_reserve(self.reserve);
+        let whole = most.unwrap_or(ceiling).max(ceiling);
+        let base = Budget::new(whole).with_reserve(whole.less(ceiling)).with_reserve(self.reserve);
         self.calls.policy.budget(self.target().with_thresholds(base))
     }
 

@@ -163,12 +163,14 @@ impl ReplayInput {
 
 impl ReplayConditions<'_> {
     fn rehearsal(&self, unseen: &HiddenOverhead, contender: &ReplayCandidate) -> SimulationSettings {
-        let ceiling = match contender.reach {
-            CandidateLimit::Window => unseen.room(self.window),
-            CandidateLimit::Everything => Tokens::MAX,
+        let budget = match contender.reach {
+            CandidateLimit::Window => {
+                Budget::new(self.window).with_reserve(self.window.less(unseen.room(self.window)))
+            }
+            CandidateLimit::Everything => Budget::new(Tokens::MAX),
         };
         let target = TargetModel::new(self.format, Some(self.profile));
-        SimulationSettings::for_model(target, &contender.policy, target.options(), Budget::new(ceiling))
+        SimulationSettings::for_model(target, &contender.policy, target.options(), budget)
             .with_model(ModelName(self.profile.name.clone()))
     }
 }
