@@ -121,7 +121,9 @@ impl SessionSetup {
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
         };
         let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
-        let whole = most.unwrap_or(ceiling).max(ceiling);
+        // A limit that a refusal showed is a smaller window, and no room for something else.
+        let shown = learned.limit.unwrap_or(Tokens::MAX).min(learned.bound.unwrap_or(Tokens::MAX));
+        let whole = most.unwrap_or(ceiling).min(shown).max(ceiling);
         let base = Budget::new(whole).with_reserve(whole.less(ceiling)).with_reserve(self.reserve);
         self.calls.policy.budget(self.target().with_thresholds(base))
     }
@@ -278,6 +280,16 @@ mod tests {
         assert_eq!(ceiling(learned), Tokens(29_100));
         learned.counted(Tokens(10_000), Tokens(11_000));
         assert_eq!(ceiling(learned), Tokens(26_454));
+    }
+
+    #[test]
+    fn only_what_requests_hold_beside_the_context_is_reserved() {
+        let setup = setup("claude-sonnet-4-5", Some(200_000));
+        let mut learned = ObservedLimits::default();
+        assert_eq!(setup.budget(learned).reserved(), Tokens(46_000));
+        learned.refused(Tokens(50_000), ContextOverflow { limit: Some(Tokens(16_000)), asked: None });
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(16_000));
+        assert_eq!(setup.budget(learned).reserved(), Tokens(0));
     }
 
     #[test]
