@@ -97,6 +97,8 @@ pub mod holdout;
 #[doc(hidden)]
 pub mod observe;
 #[doc(hidden)]
+pub mod recorded_calls;
+#[doc(hidden)]
 pub mod recorder;
 #[doc(hidden)]
 pub mod request_plan;

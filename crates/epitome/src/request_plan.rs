@@ -106,7 +106,7 @@ pub struct RequestPlan {
     /// Profile of the model.
     pub profile: Option<Profile>,
     /// Token counter.
-    pub meter: Meter,
+    pub meter: Arc<Meter>,
     /// The format to render.
     pub format: Format,
     /// Rendering options that the model requires. If the format needs a limit for the answer and the settings
@@ -137,7 +137,7 @@ impl RequestPlan {
             .or_else(|| profile.as_ref().and_then(format_spoken_by))
             .unwrap_or(Format::OpenaiChat);
         let target = TargetModel::new(format, profile.as_ref());
-        let meter = target.meter();
+        let meter = Arc::new(target.meter());
         let line = match counted_by {
             Some(counter) if counter != meter.name() => EventLine::new(line.events().cloned()),
             _ => line,
@@ -156,7 +156,7 @@ impl RequestPlan {
 
     /// The context with nothing left out.
     pub fn context(&self, names: EventNaming) -> Context {
-        compact::context(&self.line, self.meter.clone(), names)
+        compact::context(&self.line, Meter::clone(&self.meter), names)
     }
 
     /// Makes the request of everything in `context`, or of as much as `budget` allows.
@@ -187,7 +187,7 @@ impl RequestPlan {
         let target = TargetModel::new(self.format, self.profile.as_ref());
         let rehearsal = SimulationSettings::for_model(target, policy, self.options.clone(), limit.clone());
         let rehearsal = rehearsal.with_focus(focus);
-        let meter = Arc::new(self.meter.clone());
+        let meter = Arc::clone(&self.meter);
         simulate::next_request(&rehearsal, &MeteredThread::new(self.line.clone(), meter, names), margin)
     }
 
@@ -226,7 +226,7 @@ fn unsaid_model(
 
 fn trust(
     line: &EventLine,
-    meter: &Meter,
+    meter: &Arc<Meter>,
     model: Option<&str>,
     profile: Option<&Profile>,
     profiles: &Profiles,

@@ -9,7 +9,7 @@ use epitome_core::{EventId, Seq, SessionId, ThreadId, Tokens, event::Timestamp, 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    calls::{CallRow, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
+    calls::{CallRow, CountedCall, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
     commit::{CommitReceipt, CommitRecord, HeadPromotion, ThreadCommit, ThreadOpening},
     exchanges::{ExchangeRow, NewExchange},
     jobs::{

@@ -54,7 +54,7 @@ fn compose_relayed(
     refused: ContextOverflow,
 ) -> Result<Option<RewrittenRequest>, RecordError> {
     let Some(model) = seen.model() else { return Ok(None) };
-    let setup = recorder.lives.setup(seen.format(), &model.0, composing);
+    let setup = recorder.lives.setup(&**recorder.store(), seen.format(), &model.0, composing);
     let window = composing.window.into_iter().chain(refused.limit).min();
     let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
     let place = (ticket.session, ticket.thread);

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use epitome_core::{
@@ -177,7 +178,13 @@ pub(crate) struct ThreadCache {
 }
 
 /// Setups by format and model, one for each policy in use there.
-type SetupsByModel = HashMap<(Format, String), Vec<(Policy, Arc<SessionSetup>)>>;
+type SetupsByModel = HashMap<(Format, String), Vec<CachedSetup>>;
+
+/// A setup with its policy, and the time at which it was made.
+type CachedSetup = (Policy, Arc<SessionSetup>, Instant);
+
+/// Time for which a setup is used. After it the accuracy of counts is read again, from the sessions there are by then.
+const SETUP_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Number of models for which setups are kept.
 const MODELS: usize = 256;
@@ -249,26 +256,37 @@ impl ThreadCache {
     /// Setup for requests to a model.
     pub(super) fn setup(
         &self,
+        store: &dyn Store,
         format: Format,
         model: &str,
         composing: &RewriteSettings,
     ) -> Arc<SessionSetup> {
-        let mut setups = self.setups.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (format, model.to_owned());
+        // A policy may be changed under its name while the gateway runs: its content counts, not its name.
+        let is_asked = |(policy, _, _): &CachedSetup| *policy == composing.policy;
+        if let Some(known) = self.setups().get(&key)
+            && let Some((_, setup, made)) = known.iter().find(|one| is_asked(one))
+            && made.elapsed() < SETUP_LIFETIME
+        {
+            return Arc::clone(setup);
+        }
+        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
+        let setup = Arc::new(setup.with_recorded_counts(store));
+        let mut setups = self.setups();
         if setups.len() >= MODELS {
             setups.clear();
         }
-        let known = setups.entry((format, model.to_owned())).or_default();
-        // A policy may be changed under its name while the gateway runs: its content counts, not its name.
-        if let Some((_, setup)) = known.iter().find(|(policy, _)| *policy == composing.policy) {
-            return Arc::clone(setup);
-        }
+        let known = setups.entry(key).or_default();
+        known.retain(|one| !is_asked(one));
         if known.len() >= POLICIES {
             known.clear();
         }
-        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
-        let setup = Arc::new(setup);
-        known.push((composing.policy.clone(), Arc::clone(&setup)));
+        known.push((composing.policy.clone(), Arc::clone(&setup), Instant::now()));
         setup
+    }
+
+    fn setups(&self) -> MutexGuard<'_, SetupsByModel> {
+        self.setups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self) -> MutexGuard<'_, ThreadLru<Arc<CachedThread>>> {
@@ -385,7 +403,7 @@ mod tests {
         let usual = SessionSetup::new(FORMAT, "m", None, &composing.policy, &composing.profiles, Tokens(0));
         let meter = Arc::new(Meter::new(Arc::clone(asked) as _, TokenOverhead::default()));
         let setup = Arc::new(SessionSetup { meter, ..usual });
-        let setups = vec![(composing.policy.clone(), setup)];
+        let setups = vec![(composing.policy.clone(), setup, Instant::now())];
         recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setups);
         recorder
     }

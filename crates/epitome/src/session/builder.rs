@@ -414,6 +414,7 @@ impl SessionBuilder {
         let desk = blocking(move || {
             let store = open(place)?;
             let place = find(&*store)?;
+            let setup = setup.with_recorded_counts(&*store);
             SessionEngine::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
         })
         .await?;

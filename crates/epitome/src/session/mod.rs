@@ -267,6 +267,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         let SessionConfig { profiles, policy, .. } = &*self.shared;
         let setup = SessionSetup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
+        let setup = self.at_desk(move |desk| Ok(setup.with_recorded_counts(&*desk.store))).await?;
         let setup = Arc::new(setup);
         let budget = setup.budget(ObservedLimits::default());
         let trigger = budget.trigger();

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use epitome_core::{
     Tokens,
     budget::Budget,
+    calibration::{Calibration, PrefixAvailability, TokenObservation},
     id::ModelName,
     meter::Meter,
     policy::Policy,
     profile::{Profile, Profiles, Share},
 };
-use epitome_store::records::HashedText;
+use epitome_store::{
+    Store,
+    records::{CountedCall, HashedText},
+};
 use epitome_wire::{Format, history_rewrite::RewritePlan, overflow::ContextOverflow, render::RenderOptions};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +34,8 @@ pub(crate) struct SessionSetup {
     pub(crate) window: Option<Tokens>,
     /// Tokens that hooks may add.
     pub(crate) reserve: Tokens,
+    /// Accuracy of our counts before a session's own calls have shown it: as the profile says, or as other sessions have shown.
+    pub(crate) accuracy: Calibration,
     pub(crate) recorded: RecordedSettings,
 }
 
@@ -78,7 +84,25 @@ impl SessionSetup {
             profile: profile.as_ref().map(|profile| HashedText::new(json(profile))),
             rendering: rendering(&calls, &meter, None),
         };
-        Self { model, profile, meter, calls, limit, window, reserve, recorded }
+        let inexact = profile.as_ref().filter(|profile| !profile.tokenizer.is_exact());
+        let accuracy = Calibration::new(inexact.map_or(Share::percent(0), |profile| profile.margin));
+        Self { model, profile, meter, calls, limit, window, reserve, accuracy, recorded }
+    }
+
+    /// The same settings, with the accuracy of our counts as the newest sessions with this model have shown it.
+    pub(crate) fn with_recorded_counts(mut self, store: &dyn Store) -> Self {
+        if self.profile.as_ref().is_some_and(|profile| !profile.tokenizer.is_exact()) {
+            // If they cannot be read, the profile's margin is still true, and what the session does next reports the failure.
+            for call in store.counted_calls(&self.model, COMPARED_SESSIONS).unwrap_or_default() {
+                let CountedCall { estimated, counted } = call;
+                self.accuracy.observe(TokenObservation {
+                    estimated,
+                    actual: counted,
+                    prefix: PrefixAvailability::Known,
+                });
+            }
+        }
+        self
     }
 
     fn target(&self) -> TargetModel<'_> {
@@ -115,7 +139,7 @@ impl SessionSetup {
         RequestLimit { most, .. }: RequestLimit,
         learned: ObservedLimits,
     ) -> Budget {
-        let known = most.map(|most| most.less(self.kept_free(learned).of(most)));
+        let known = most.map(|most| self.within(most, learned));
         let limit = match (known, learned.limit) {
             (Some(known), Some(learned)) => known.min(learned),
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
@@ -128,23 +152,29 @@ impl SessionSetup {
         self.calls.policy.budget(self.target().with_thresholds(base))
     }
 
-    /// The share of a limit that is kept free because counts may be low: the profile's, until calls have shown one.
-    fn kept_free(&self, learned: ObservedLimits) -> Share {
-        let inexact = self.profile.as_ref().filter(|profile| !profile.tokenizer.is_exact());
-        match inexact.map(|profile| profile.margin) {
-            Some(margin) if learned.calls >= ENOUGH_CALLS => margin.min(LEAST_KEPT_FREE),
-            Some(margin) => margin,
-            None => Share::percent(0),
-        }
+    /// The largest count of ours for which the provider counts no more than this.
+    fn within(&self, most: Tokens, learned: ObservedLimits) -> Tokens {
+        let bound = learned.bound_before.unwrap_or_else(|| self.bound_before_calls());
+        let permille = if learned.calls < ENOUGH_CALLS { bound } else { bound.min(LEAST_BOUND_PERMILLE) };
+        let within = u128::from(most.0) * 1_000 / u128::from(permille.max(1_000));
+        Tokens(u64::try_from(within).unwrap_or(u64::MAX))
+    }
+
+    /// Most that a provider counts for a thousand tokens of ours, as far as it is known before the calls of a session.
+    pub(crate) fn bound_before_calls(&self) -> u64 {
+        self.accuracy.bound(Tokens(1_000)).0
     }
 }
+
+/// Number of other sessions whose counts are compared.
+const COMPARED_SESSIONS: usize = 64;
 
 /// Number of calls that show how a provider counts. One is not enough: its error is that of the next request of its
 /// session, which is the same but for its end.
 const ENOUGH_CALLS: u32 = 3;
 
-/// Share that is kept free even then: the next content may be of another kind than all before it.
-const LEAST_KEPT_FREE: Share = Share::percent(3);
+/// Bound that is kept even then: the next content may be of another kind than all before it.
+const LEAST_BOUND_PERMILLE: u64 = 1_030;
 
 /// The most that a request may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,12 +197,19 @@ pub(crate) struct ObservedLimits {
     short: u64,
     /// Number of calls that showed how the provider counts.
     calls: u32,
+    /// Most that the provider was thought to count for a thousand tokens of ours when the session began.
+    bound_before: Option<u64>,
 }
 
 /// Largest plausible error of an estimate, in thousandths: beyond this, the count is of something else.
 const MAX_SHORTFALL_PERMILLE: u64 = 1_000;
 
 impl ObservedLimits {
+    /// Limits of a session without calls.
+    pub(crate) fn before_calls(setup: &SessionSetup) -> Self {
+        Self { bound_before: Some(setup.bound_before_calls()), ..Self::default() }
+    }
+
     /// Notes the provider's count for a request.
     pub(crate) fn counted(&mut self, estimated: Tokens, actual: Tokens) {
         let short = u128::from(actual.less(estimated).0) * 1_000 / u128::from(estimated.0.max(1));
@@ -270,23 +307,23 @@ mod tests {
         let setup = setup("claude-sonnet-4-5", Some(40_000));
         let mut learned = ObservedLimits::default();
         let ceiling = |learned: ObservedLimits| setup.budget(learned).ceiling();
-        assert_eq!(ceiling(learned), Tokens(22_500));
+        assert_eq!(ceiling(learned), Tokens(24_000));
         // A report about something else changes nothing.
         for actual in [0, 10_000, 10_000] {
             learned.counted(Tokens(10_000), Tokens(actual));
-            assert_eq!(ceiling(learned), Tokens(22_500), "{actual}");
+            assert_eq!(ceiling(learned), Tokens(24_000), "{actual}");
         }
         learned.counted(Tokens(10_000), Tokens(10_000));
-        assert_eq!(ceiling(learned), Tokens(29_100));
+        assert_eq!(ceiling(learned), Tokens(29_126));
         learned.counted(Tokens(10_000), Tokens(11_000));
-        assert_eq!(ceiling(learned), Tokens(26_454));
+        assert_eq!(ceiling(learned), Tokens(26_478));
     }
 
     #[test]
     fn only_what_requests_hold_beside_the_context_is_reserved() {
         let setup = setup("claude-sonnet-4-5", Some(200_000));
         let mut learned = ObservedLimits::default();
-        assert_eq!(setup.budget(learned).reserved(), Tokens(46_000));
+        assert_eq!(setup.budget(learned).reserved(), Tokens(36_800));
         learned.refused(Tokens(50_000), ContextOverflow { limit: Some(Tokens(16_000)), asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(16_000));
         assert_eq!(setup.budget(learned).reserved(), Tokens(0));

@@ -211,10 +211,10 @@ impl SessionState {
         Self {
             calls: CallPreparer::new(view, None),
             limit: None,
-            setup,
             head: ThreadHead::START,
             last: None,
-            learned: ObservedLimits::default(),
+            learned: ObservedLimits::before_calls(&setup),
+            setup,
             thrash: ThrashDetector::default(),
             cache: CacheObservations::default(),
             chance: None,

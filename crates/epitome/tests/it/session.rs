@@ -110,6 +110,50 @@ async fn a_long_session_stays_inside_its_window_by_summaries_made_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_begins_with_what_earlier_ones_showed_of_the_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log.db");
+    let begin = || {
+        let asked =
+            Session::builder(Format::Anthropic, "claude-sonnet-4-5").window(Tokens(40_000)).file(&file);
+        asked.system("Count.".repeat(2_000)).begin()
+    };
+    let ceiling = async |session: &Session| session.size().await.unwrap().1;
+    let first = begin().await.unwrap();
+    // By the profile, counts may be a quarter short.
+    assert_eq!(ceiling(&first).await, Tokens(24_000));
+    first.user("Count the files.").await.unwrap();
+    for call in 0..2 {
+        let request = first.next_request().await.unwrap();
+        let counted = request.tokens.0 * 11 / 10;
+        let answer = json!({"id": format!("m{call}"), "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+            "content": [{"type": "text", "text": "One."}], "stop_reason": "end_turn",
+            "usage": {"input_tokens": counted, "output_tokens": 3}});
+        first.answered(&answer.to_string()).await.unwrap();
+        first.user("And on.").await.unwrap();
+    }
+    let reopened = ceiling(&first).await;
+    let second = begin().await.unwrap();
+    let known = ceiling(&second).await;
+    assert!(Tokens(21_500) < known && known < Tokens(24_000), "one session is little: {known}");
+    for _ in 0..20 {
+        let session = begin().await.unwrap();
+        session.user("Count the files.").await.unwrap();
+        let request = session.next_request().await.unwrap();
+        let answer = json!({"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+            "content": [{"type": "text", "text": "One."}], "stop_reason": "end_turn",
+            "usage": {"input_tokens": request.tokens.0 * 11 / 10, "output_tokens": 3}});
+        session.answered(&answer.to_string()).await.unwrap();
+    }
+    let known = ceiling(&begin().await.unwrap()).await;
+    assert!(Tokens(26_000) < known && known <= Tokens(27_273), "a tenth and little more is kept: {known}");
+    // A session goes on as it began, whatever others have shown since.
+    let again = Session::builder(Format::Anthropic, "claude-sonnet-4-5").window(Tokens(40_000)).file(&file);
+    let again = again.resume(first.id()).await.unwrap();
+    assert_eq!(ceiling(&again).await, reopened);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_reopened_before_every_call_sends_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let [file, copy] = ["log.db", "copy.db"].map(|name| folder.path().join(name));

@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use epitome::core::{Tokens, meter::Meter, projection::EventLine};
-use serde::{Serialize, Serializer};
-
-use super::recorded_usage::{
-    overhead_fit::{fit_points, growth},
+use epitome::{
+    core::{Tokens, meter::Meter, projection::EventLine},
     recorded_calls::counted,
 };
+use serde::{Serialize, Serializer};
+
+use super::recorded_usage::overhead_fit::{fit_points, growth};
 
 /// Hidden part of a transcript's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

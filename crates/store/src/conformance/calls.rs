@@ -23,11 +23,62 @@ checks! {
     a_fork_shares_the_calls_made_by_its_start_and_counts_on,
     nothing_of_a_refused_commit_is_written,
     of_many_callers_each_gets_a_number_of_its_own,
+    what_providers_counted_is_found_by_model_once_a_thread,
 }
 
 /// The calls a thread sees: whose, and which number.
 fn numbers(store: &dyn Store, thread: ThreadId) -> Vec<(ThreadId, u64)> {
     store.calls(thread, 0, usize::MAX).unwrap().into_iter().map(|call| (call.thread, call.number)).collect()
+}
+
+fn what_providers_counted_is_found_by_model_once_a_thread(databases: &DatabaseFactory<'_>) {
+    let place = databases();
+    let store = place.open();
+    let made = |name: &str, model: Option<&str>, sizes: &[(u64, Option<u64>)]| {
+        let id = root(&*store, name);
+        append(&*store, id, events(Seq(1), "u"));
+        for (number, (estimated, counted)) in (0..).zip(sizes) {
+            let call =
+                NewCall { model: model.map(Into::into), estimated: Tokens(*estimated), ..call(Seq(1)) };
+            let outcome = NewCallOutcome {
+                call: number,
+                time: None,
+                answer: None,
+                usage: counted.map(|counted| Usage {
+                    cache_read: Tokens(counted),
+                    output: Tokens(9),
+                    ..Usage::default()
+                }),
+                cost: None,
+                error: None,
+                refusal: None,
+            };
+            commit(
+                &*store,
+                id,
+                vec![
+                    CommitRecord::Content(policy()),
+                    CommitRecord::Call(call),
+                    CommitRecord::Outcome(outcome),
+                ],
+            );
+        }
+    };
+    let counts = |model: &str, limit: usize| {
+        let calls = store.counted_calls(&model.into(), limit).unwrap();
+        calls.iter().map(|call| (call.estimated.0, call.counted.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(counts("m", 9), []);
+    made("one", Some("m"), &[(100, Some(110)), (200, Some(230)), (300, None)]);
+    made("two", Some("m"), &[(50, Some(60))]);
+    made("three", Some("other"), &[(70, Some(70)), (0, Some(80))]);
+    made("four", None, &[(90, Some(90))]);
+    made("five", Some("m"), &[(40, None)]);
+    assert_eq!(counts("m", 9), [(50, 60), (200, 230)]);
+    assert_eq!(counts("m", 1), [(50, 60)]);
+    assert_eq!(counts("m", 0), []);
+    assert_eq!(counts("other", 9), [(70, 70)]);
+    assert_eq!(counts("none", 9), []);
 }
 
 fn a_call_comes_back_as_it_was_made(databases: &DatabaseFactory<'_>) {

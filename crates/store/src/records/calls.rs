@@ -119,6 +119,15 @@ pub struct CallRow {
     pub outcomes: Vec<OutcomeRow>,
 }
 
+/// Size of a request, by our estimate and by its provider's count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedCall {
+    /// Our estimate.
+    pub estimated: Tokens,
+    /// The provider's count.
+    pub counted: Tokens,
+}
+
 /// Report about a call's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeRow {

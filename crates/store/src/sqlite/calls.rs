@@ -1,9 +1,12 @@
 //! Calls of models. A thread's view of them is like its view of events: those it shares with the threads it
 //! was forked from, then its own, numbered without a gap.
 
+use std::collections::HashSet;
+
 use epitome_core::{
     Digest, EventId, Seq, SessionId, ThreadId, Tokens,
     event::{Timestamp, Usage},
+    id::ModelName,
     profile::Money,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -21,10 +24,14 @@ use crate::{
     error::StoreError,
     pending_commit::PendingCommit,
     records::{
-        CallRow, ExchangeRow, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal, ThreadCommit,
+        CallRow, CountedCall, ExchangeRow, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal,
+        ThreadCommit,
     },
     traits::CallStore,
 };
+
+/// Newest outcomes among which counted calls are looked for.
+const OUTCOMES_LOOKED_AT: i64 = 2_000;
 
 impl CallStore for SqliteStore {
     fn submit(&self, commit: ThreadCommit) -> PendingCommit {
@@ -56,6 +63,29 @@ impl CallStore for SqliteStore {
                 )?;
             }
             Ok(calls)
+        })
+    }
+
+    fn counted_calls(&self, model: &ModelName, limit: usize) -> Result<Vec<CountedCall>, StoreError> {
+        self.lend("reading counts", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT thread, estimated, usage FROM call_outcomes JOIN model_calls ON id = call
+                 WHERE call_outcomes.number > (SELECT max(number) FROM call_outcomes) - ?2
+                   AND model = ?1 AND usage IS NOT NULL AND estimated > 0
+                 ORDER BY call_outcomes.number DESC",
+            )?;
+            let mut rows = statement.query(params![model.0, OUTCOMES_LOOKED_AT])?;
+            let (mut threads, mut counted) = (HashSet::new(), Vec::new());
+            while counted.len() < limit
+                && let Some(row) = rows.next()?
+            {
+                if threads.insert(row.get::<_, Vec<u8>>(0)?) {
+                    let usage = usage(&row.get::<_, String>(2)?)?;
+                    let estimated = Tokens(unsigned(row.get(1)?));
+                    counted.push(CountedCall { estimated, counted: usage.input() });
+                }
+            }
+            Ok(counted)
         })
     }
 

@@ -1,12 +1,12 @@
 //! Commits of events with the records beside them, and reading those records: calls of models, the texts they were made
 //! with, and exchanges.
 
-use epitome_core::{Digest, Seq, SessionId, ThreadId};
+use epitome_core::{Digest, Seq, SessionId, ThreadId, id::ModelName};
 
 use crate::{
     error::StoreError,
     pending_commit::PendingCommit,
-    records::{CallRow, CommitReceipt, ExchangeRow, ThreadCommit},
+    records::{CallRow, CommitReceipt, CountedCall, ExchangeRow, ThreadCommit},
     thread_head::ThreadHead,
 };
 
@@ -47,6 +47,10 @@ pub trait CallStore: Send + Sync {
 
     /// The newest call of the thread's view that was not relayed as its client sent it.
     fn last_composed_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError>;
+
+    /// The last counted call of each of the newest threads that asked a model, newest first, at most `limit`: what was estimated
+    /// and what its provider counted. Looks at a bounded number of calls, however many there are.
+    fn counted_calls(&self, model: &ModelName, limit: usize) -> Result<Vec<CountedCall>, StoreError>;
 
     /// Decisions for the calls of the thread's view, oldest first: the number and the head of every call that
     /// has any, and the decisions.

@@ -5,20 +5,22 @@
 //! one place. The first block is the same in all of its sessions, so other sessions keep it warm. The second
 //! is this session's own, and a restarted client writes it anew.
 
-use epitome::core::{
-    Digest, Tokens,
-    cost::{
-        CacheAssumption, CacheLayer, CacheMiss, CallCharge, Prompt, PromptBlock, SettingDigests,
-        SimulatedCache, SimulatedCall, UnknownRuleError,
+use epitome::{
+    core::{
+        Digest, Tokens,
+        cost::{
+            CacheAssumption, CacheLayer, CacheMiss, CallCharge, Prompt, PromptBlock, SettingDigests,
+            SimulatedCache, SimulatedCall, UnknownRuleError,
+        },
+        event::{Timestamp, Usage},
+        profile::{CacheRules, CacheWriteMode, TokenPrices},
     },
-    event::{Timestamp, Usage},
-    profile::{CacheRules, CacheWriteMode, TokenPrices},
+    recorded_calls::{RecordedCall, RecordedPiece, RecordedPieceKind, RecordedPieceSize, UncountedAdditions},
 };
 
 use super::{
     super::hidden_overhead::{HiddenOverhead, TokenScale},
     overhead_fit::FittedOverhead,
-    recorded_calls::{RecordedCall, RecordedPiece, RecordedPieceKind, RecordedPieceSize, UncountedAdditions},
 };
 
 /// Source of the assumed hidden part of a thread's calls.

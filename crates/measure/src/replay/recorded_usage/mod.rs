@@ -9,19 +9,21 @@ mod cache_simulation;
 mod comparison_totals;
 mod mismatch_reason;
 pub(crate) mod overhead_fit;
-pub(crate) mod recorded_calls;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use epitome::core::{
-    Tokens,
-    cost::CacheAssumption,
-    event::Usage,
-    meter::Meter,
-    profile::{CacheRules, Money, Profile, TokenPrices},
-    projection::EventLine,
+use epitome::{
+    core::{
+        Tokens,
+        cost::CacheAssumption,
+        event::Usage,
+        meter::Meter,
+        profile::{CacheRules, Money, Profile, TokenPrices},
+        projection::EventLine,
+    },
+    recorded_calls::{RecordedCallReader, SentReasoning},
 };
 use serde::Serialize;
 
@@ -29,7 +31,6 @@ pub use self::comparison_totals::{ComparisonTotals, SimulationAccuracy};
 use self::{
     cache_simulation::{CacheSimulation, ComparedCall, OverheadSource},
     overhead_fit::{FittedOverhead, fit_points},
-    recorded_calls::{RecordedCallReader, SentReasoning},
 };
 use super::hidden_overhead::{HiddenOverhead, OverheadBasis};
 

@@ -6,9 +6,12 @@
 //! client only appended: if recorded input falls for no reason in the transcript, the client removed
 //! something, and the calls after that have a smaller prefix.
 
-use epitome::core::{Seq, Tokens, profile::bare};
+use epitome::{
+    core::{Seq, Tokens, profile::bare},
+    recorded_calls::RecordedCall,
+};
 
-use super::{super::hidden_overhead::TokenScale, recorded_calls::RecordedCall};
+use super::super::hidden_overhead::TokenScale;
 
 /// Recorded input of a call, with our count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,13 +14,13 @@ use epitome::{
         projection::EventLine,
         tokens::EstimateCounter,
     },
+    recorded_calls::counted,
 };
 use proptest::prelude::*;
 
 use super::{
     super::hidden_overhead::{HiddenOverhead, OverheadBasis},
     ColdCallCounts, ComparisonSide, ComparisonTotals, PrefixSource, ThreadComparison, compare,
-    recorded_calls::counted,
 };
 
 const OPUS: &str = "claude-opus-4-5";

@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use epitome::core::{
+use epitome_core::{
     ContentPart, Fact, Seq, Tokens,
     context::{Context, EventNaming, Segment, SegmentBody, Tier},
     event::{InstructionKind, Timestamp, Usage},
@@ -18,33 +18,35 @@ use epitome::core::{
 
 /// A call as it was made.
 #[derive(Clone, Debug)]
-pub(crate) struct RecordedCall {
+pub struct RecordedCall {
     /// Time of the call: that of the last event before the answer.
-    pub(crate) at: Option<Timestamp>,
-    pub(crate) model: Option<ModelName>,
+    pub at: Option<Timestamp>,
+    pub model: Option<ModelName>,
     /// Reported usage, if any.
-    pub(crate) usage: Option<Usage>,
+    pub usage: Option<Usage>,
     /// Size by our count, without the known part.
-    pub(crate) counted: Tokens,
+    pub counted: Tokens,
     /// Size of reasoning that the provider reported.
-    pub(crate) known: Tokens,
+    pub known: Tokens,
+    /// Size of the reasoning in its answer beyond our count, by the provider's report of the answer.
+    pub concealed: Tokens,
     /// Compaction that the call builds on.
-    pub(crate) standing: Option<Seq>,
+    pub standing: Option<Seq>,
     /// True if it shows both system prompt and tools.
-    pub(crate) shows_prefix: bool,
+    pub shows_prefix: bool,
     /// Additions since the call before that our count does not show.
-    pub(crate) since: UncountedAdditions,
+    pub since: UncountedAdditions,
 }
 
 /// Additions since a call that are not in the count of the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UncountedAdditions {
+pub struct UncountedAdditions {
     /// True if an image or another medium was added.
-    pub(crate) media: bool,
+    pub media: bool,
     /// True if the client was restarted and wrote its instructions anew.
-    pub(crate) resumed: bool,
+    pub resumed: bool,
     /// True if tools were found that are not in the request yet.
-    pub(crate) tools: bool,
+    pub tools: bool,
 }
 
 /// Text that Claude Code writes in the model's place when a session is resumed. No call was made for it.
@@ -66,16 +68,16 @@ fn is_resumption(model: Option<&ModelName>, parts: &[ContentPart]) -> bool {
 
 /// A piece of a request that a cache compares as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordedPiece {
-    pub(crate) seq: Seq,
-    pub(crate) part: usize,
-    pub(crate) size: RecordedPieceSize,
-    pub(crate) kind: RecordedPieceKind,
+pub struct RecordedPiece {
+    pub seq: Seq,
+    pub part: usize,
+    pub size: RecordedPieceSize,
+    pub kind: RecordedPieceKind,
 }
 
 /// Size of a piece, with its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordedPieceSize {
+pub enum RecordedPieceSize {
     /// By our count.
     Counted(Tokens),
     /// By the provider's report of the answer.
@@ -89,7 +91,7 @@ pub(crate) enum RecordedPieceSize {
 
 /// Identity of a piece for a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordedPieceKind {
+pub enum RecordedPieceKind {
     Prefix,
     Asked,
     Answered,
@@ -98,7 +100,7 @@ pub(crate) enum RecordedPieceKind {
 
 /// Reasoning that a provider includes in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SentReasoning {
+pub enum SentReasoning {
     /// All of it.
     All,
     /// Reasoning of the current loop. Reasoning before the user's newest message is left out, so the cache
@@ -109,7 +111,7 @@ pub(crate) enum SentReasoning {
 impl SentReasoning {
     /// Rule of a model's provider, as recorded usage shows it: OpenAI's models with an automatic cache send
     /// less when the user speaks again, and those with breakpoints do not.
-    pub(crate) fn of(profile: Option<&Profile>) -> Self {
+    pub fn of(profile: Option<&Profile>) -> Self {
         match profile.map(|profile| (profile.wire, profile.cache.written)) {
             Some((WireProtocol::OpenaiResponses, Some(CacheWriteMode::Automatic))) => Self::OfOpenLoop,
             Some((
@@ -125,7 +127,7 @@ impl SentReasoning {
 }
 
 /// Every call of a thread, with everything that the transcript shows counted.
-pub(crate) fn counted(line: &EventLine, meter: &Arc<Meter>) -> Vec<RecordedCall> {
+pub fn counted(line: &EventLine, meter: &Arc<Meter>) -> Vec<RecordedCall> {
     let told = ReportedUsage::of(line, meter);
     let mut calls = Vec::new();
     each_call(line, meter, &told, |call, _| calls.push(call));
@@ -135,7 +137,7 @@ pub(crate) fn counted(line: &EventLine, meter: &Arc<Meter>) -> Vec<RecordedCall>
 
 /// Reader of a thread's requests.
 #[derive(Debug)]
-pub(crate) struct RecordedCallReader<'a> {
+pub struct RecordedCallReader<'a> {
     line: &'a EventLine,
     meter: &'a Arc<Meter>,
     thoughts: SentReasoning,
@@ -143,12 +145,12 @@ pub(crate) struct RecordedCallReader<'a> {
 }
 
 impl<'a> RecordedCallReader<'a> {
-    pub(crate) fn new(line: &'a EventLine, meter: &'a Arc<Meter>, thoughts: SentReasoning) -> Self {
+    pub fn new(line: &'a EventLine, meter: &'a Arc<Meter>, thoughts: SentReasoning) -> Self {
         Self { line, meter, thoughts, told: ReportedUsage::of(line, meter) }
     }
 
     /// Every call of the thread, with the reasoning that was really sent.
-    pub(crate) fn calls(&self) -> Vec<RecordedCall> {
+    pub fn calls(&self) -> Vec<RecordedCall> {
         let mut calls = Vec::new();
         self.each(|mut call, pieces| {
             call.counted = self.meter.overhead().request;
@@ -165,7 +167,7 @@ impl<'a> RecordedCallReader<'a> {
     }
 
     /// Calls `see` for each call with its pieces.
-    pub(crate) fn each(&self, mut see: impl FnMut(RecordedCall, &[RecordedPiece])) {
+    pub fn each(&self, mut see: impl FnMut(RecordedCall, &[RecordedPiece])) {
         let mut pieces = Vec::new();
         each_call(self.line, self.meter, &self.told, |call, context| {
             let open = match self.thoughts {
@@ -206,6 +208,7 @@ fn each_call(
                     usage: told.usage.get(&event.id.seq).copied(),
                     counted: context.tokens(),
                     known: Tokens(0),
+                    concealed: told.concealed.get(&event.id.seq).copied().unwrap_or_default(),
                     standing: context.standing(),
                     shows_prefix: shows_prefix(context),
                     since: std::mem::take(&mut since),
@@ -270,6 +273,8 @@ struct ReportedUsage {
     usage: HashMap<Seq, Usage>,
     /// The size of reasoning, by event and part.
     hidden: HashMap<(Seq, usize), Tokens>,
+    /// The size of reasoning beyond our count, by the first event of the answer.
+    concealed: HashMap<Seq, Tokens>,
 }
 
 /// An answer, as far as it has been read.
@@ -337,6 +342,9 @@ impl ReportedUsage {
             return;
         }
         let mut left = usage.output.less(answer.visible);
+        if !answer.reasoning.is_empty() {
+            self.concealed.insert(answer.first, left.less(answer.counted));
+        }
         for place in &answer.reasoning {
             self.hidden.insert(*place, std::mem::take(&mut left));
         }
