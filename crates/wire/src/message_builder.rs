@@ -73,7 +73,7 @@ impl Format {
     pub fn say_system(self, text: &str) -> Event {
         let provider = self.provider();
         let literal = provider.system_literal(text);
-        match provider.keys().system {
+        match provider.facts().keys.system {
             Some(_) => request::system_event(self, &made(&literal)),
             None => self.read(&literal),
         }
