@@ -85,7 +85,12 @@ impl Format {
         let tools = Json::parse(json, WHAT)?;
         match tools.as_array() {
             Some([]) => Err(WireError::NotAList { what: WHAT, found: "an empty one" }),
-            Some(_) => Ok(request::tools_event(self, &tools)),
+            Some(list) => match list.iter().find(|tool| !tool.is_object()) {
+                Some(other) => {
+                    Err(WireError::NotAnObject { what: "a tool's definition", found: other.kind() })
+                }
+                None => Ok(request::tools_event(self, &tools)),
+            },
             None => Err(WireError::NotAList { what: WHAT, found: tools.kind() }),
         }
     }

@@ -18,6 +18,7 @@ pub(crate) mod manual_compaction;
 pub(crate) mod next_call;
 pub(crate) mod pending_updates;
 mod post_compaction;
+mod request_json;
 pub(crate) mod setup;
 pub(crate) mod state;
 mod summary_jobs;
@@ -59,6 +60,7 @@ pub use self::{
     engine::{BUILT_IN_NAME, SessionRequest, WarmRequestMode},
     error::SessionError,
     lifecycle::{AttemptFault, LifecycleCallback, LifecycleEvent, NextStep},
+    request_json::RequestJson,
 };
 use self::{
     background_compactor::{blocking, work_one},

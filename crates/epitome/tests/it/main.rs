@@ -25,6 +25,7 @@ mod manual;
 mod memory_files;
 mod misbehaving;
 mod model_drafts;
+mod opening;
 mod recorder;
 mod rehearsal;
 mod scripted;
