@@ -67,7 +67,8 @@
 //! Most of what a program needs is here at the root:
 //!
 //! - *A session:* [`Session`] and [`SessionBuilder`]; [`SessionRequest`] goes out, [`AssistantAnswer`] comes back,
-//!   [`ToolOutput`] answers its calls, and [`LifecycleEvent`] tells what happened in the background.
+//!   [`ToolOutput`] answers its calls, and [`LifecycleEvent`] tells what happened in the background. A response that is
+//!   streamed is handed over as it arrives, through [`Session::answer_stream`].
 //! - *Behaviour:* [`Policy`] says when and how to act, [`Profiles`] what is known about models. A [`Reducer`] or a [`Hook`] of
 //!   your own works beside those of the policy.
 //! - *Summaries by a model:* [`RemoteSummariser`] asks one over HTTP, anything else implements [`Summarize`]. Without

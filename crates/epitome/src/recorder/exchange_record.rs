@@ -13,7 +13,7 @@ use epitome_store::{
 use epitome_wire::incoming::with_unit_digests;
 use uuid::Uuid;
 
-use crate::rewrite::as_client_saw;
+use crate::{rewrite::as_client_saw, session::answer_reader::beside_history};
 
 use super::{
     EndedExchange, ExchangeOutcome, MAX_PLACE_ATTEMPTS, PendingRecord, PlacementKind, RecordError,
@@ -75,16 +75,9 @@ pub(super) fn answer(known: &RecorderCache, ticket: &PendingRecord, end: EndedEx
         ExchangeOutcome::Refused
         | ExchangeOutcome::Cut
         | ExchangeOutcome::Cancelled
-        | ExchangeOutcome::Unreached => answer.into_iter().map(beside_the_history).collect(),
+        | ExchangeOutcome::Unreached => answer.into_iter().map(beside_history).collect(),
     };
     came.into_iter().map(|event| at(event, end.at)).collect()
-}
-
-fn beside_the_history(event: Event) -> Event {
-    match event.fact {
-        Fact::UsageReported { .. } | Fact::Carried { .. } => Event { normal: None, ..event },
-        _ => Event { fact: Fact::Carried { kind: "answer_cut".to_owned() }, normal: None, ..event },
-    }
 }
 
 impl TrafficRecorder {

@@ -6,7 +6,13 @@ use epitome_core::{
 };
 use epitome_wire::{FinishReason, ModelAnswer, is_compact_call, message_builder::ToolResultStatus};
 
-use super::{builder::CompactTool, engine::SessionEngine, error::SessionError, manual_compaction};
+use super::{
+    answer_reader::{AnswerReader, BrokenAnswer, ReadAnswer},
+    builder::CompactTool,
+    engine::SessionEngine,
+    error::SessionError,
+    manual_compaction,
+};
 
 /// The model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,17 +37,19 @@ impl AssistantAnswer {
     }
 }
 
-/// Appends an answer, and results for calls of the session's own tools.
+/// Appends an answer, and results for calls of the session's own tools. One that broke off is kept beside the history.
 pub(super) fn take(
     desk: &SessionEngine,
-    body: &str,
+    reader: AnswerReader,
     tool: CompactTool,
 ) -> Result<(AssistantAnswer, Option<JobId>), SessionError> {
     let format = desk.state()?.setup.calls.format;
-    let answered = if body.trim_start().starts_with('{') {
-        format.read_answer(body)?
-    } else {
-        format.read_answer_stream(body.as_bytes())?
+    let answered = match reader.read() {
+        ReadAnswer::Complete(answered) => answered,
+        ReadAnswer::Broken(BrokenAnswer { events, error }) => {
+            desk.answer_broken(events, &error.to_string())?;
+            return Err(error);
+        }
     };
     desk.answered(&answered)?;
     let mut ordered = None;

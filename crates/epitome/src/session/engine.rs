@@ -25,6 +25,7 @@ use epitome_store::{
 use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
 
 use super::{
+    answer_reader::beside_history,
     builder::SessionExtras,
     call_input::{CallInput, WriteTiming},
     error::SessionError,
@@ -297,11 +298,28 @@ impl SessionEngine {
         let (call, estimated) = state.last.ok_or(SessionError::NoCall)?;
         let events: Vec<Event> =
             answered.events.iter().map(|event| event.clone().at(event.time.or(Some(now)))).collect();
-        let outcome = state.outcome(call, now, answered);
+        let outcome = state.outcome(call, now, &events);
         if let Some(usage) = &answered.usage {
             state.is_counted(estimated, usage);
         }
         self.append_to(&mut state, |_| Ok((events.clone(), vec![CommitRecord::Outcome(outcome.clone())])))
+    }
+
+    /// Notes that the answer to the last request broke off, or failed: what came of it is kept beside the history.
+    pub(crate) fn answer_broken(&self, came: Vec<Event>, error: &str) -> Result<ThreadHead, SessionError> {
+        let mut state = self.state()?;
+        let now = self.now();
+        let (call, estimated) = state.last.ok_or(SessionError::NoCall)?;
+        let outcome = NewCallOutcome { error: Some(error.to_owned()), ..state.outcome(call, now, &came) };
+        if let Some(usage) = &outcome.usage {
+            state.is_counted(estimated, usage);
+        }
+        let came = came.into_iter().map(|event| {
+            let time = event.time.or(Some(now));
+            beside_history(event.at(time))
+        });
+        let came: Vec<Event> = came.collect();
+        self.append_to(&mut state, |_| Ok((came.clone(), vec![CommitRecord::Outcome(outcome.clone())])))
     }
 
     /// Notes that the last request failed.

@@ -5,6 +5,8 @@
 //! waits for a model. Summaries are made in the background, and swapped in between two requests.
 
 mod answer;
+pub(crate) mod answer_reader;
+mod answer_stream;
 pub(crate) mod background_compactor;
 mod builder;
 pub(crate) mod call_input;
@@ -54,6 +56,7 @@ use tokio::sync::{
 
 pub use self::{
     answer::AssistantAnswer,
+    answer_stream::AnswerStream,
     background_compactor::WorkOutcome,
     builder::{AutoContinue, CompactTool, SessionBuilder, SummaryWorkers},
     call_replay::{ReplayedCall, replay_call, verify_call},
@@ -63,6 +66,7 @@ pub use self::{
     request_json::RequestJson,
 };
 use self::{
+    answer_reader::AnswerReader,
     background_compactor::{blocking, work_one},
     builder::SessionExtras,
     engine::SessionEngine,
@@ -225,10 +229,27 @@ impl Session {
         Ok(request)
     }
 
-    /// Appends the model's answer: `body` is the provider's response, whole, as JSON or as the recorded stream.
+    /// Appends the model's answer: `body` is the provider's response, whole, as JSON or as the recorded stream. For a
+    /// stream that is read while it arrives, see [`answer_stream`](Self::answer_stream).
+    ///
+    /// A stream that ends in its middle is [`SessionError::AnswerCut`]. What came of it is in the log, but not in the
+    /// history: the next request is the same once more.
     pub async fn answered(&self, body: &str) -> Result<AssistantAnswer, SessionError> {
-        let (body, tool) = (body.to_owned(), self.shared.extras.compact_tool);
-        let (answer, asked) = self.at_desk(move |desk| answer::take(desk, &body, tool)).await?;
+        let mut stream = self.answer_stream().await?;
+        stream.push(body);
+        stream.finish().await
+    }
+
+    /// Begins the model's answer to the last request, for a program that has it piece by piece.
+    pub async fn answer_stream(&self) -> Result<AnswerStream, SessionError> {
+        let format = self.at_desk(Self::format).await?;
+        Ok(AnswerStream::new(self.clone(), format))
+    }
+
+    /// Appends an answer as far as it was read.
+    async fn take_answer(&self, reader: AnswerReader) -> Result<AssistantAnswer, SessionError> {
+        let tool = self.shared.extras.compact_tool;
+        let (answer, asked) = self.at_desk(move |desk| answer::take(desk, reader, tool)).await?;
         if asked.is_some() {
             self.wake.notify_one();
         }

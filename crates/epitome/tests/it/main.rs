@@ -5,6 +5,7 @@
 
 mod adversarial;
 mod agent;
+mod answer_streams;
 mod client_cache;
 mod compaction;
 mod compose;
