@@ -121,7 +121,7 @@ impl TrafficRecorder {
         request: &mut ThreadCommit,
         ended: &mut Vec<CommitRecord>,
     ) -> Result<(), RecordError> {
-        self.lives.forget(request.thread);
+        self.threads.forget(request.thread);
         let mut records = deferred_commit::calls_of(request);
         // The number of calls that others made meanwhile does not concern the fork.
         records.retain(|record| !matches!(record, CommitRecord::CallsSoFar(_)));
@@ -250,10 +250,10 @@ impl TrafficRecorder {
             Fact::AssistantSaid { answer, .. } => answer.clone(),
             _ => None,
         });
-        if let (Some(usage), Some(live)) = (&usage, self.lives.get(ticket.thread)) {
-            live.counted(call, usage);
+        if let (Some(usage), Some(cached)) = (&usage, self.threads.get(ticket.thread)) {
+            cached.counted(call, usage);
         }
-        let setup = ticket.live.as_ref().map(|live| live.setup());
+        let setup = ticket.cached.as_ref().map(|cached| cached.setup());
         let profile = setup.as_ref().and_then(|setup| setup.profile.as_ref());
         let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
         NewCallOutcome { call, time: Some(at), answer: name, usage, cost, error: None, refusal: None }
@@ -264,7 +264,7 @@ impl TrafficRecorder {
     pub fn note_call_not_sent(&self, ticket: &mut PendingRecord, at: Timestamp) -> Result<(), RecordError> {
         let Some(call) = ticket.call.take() else { return Ok(()) };
         if ticket.unwritten.as_ref().is_some_and(|unwritten| unwritten.drop_call()) {
-            self.lives.forget(ticket.thread);
+            self.threads.forget(ticket.thread);
             return Ok(());
         }
         let error = Some("never left: it was not ready in time".to_owned());

@@ -55,7 +55,7 @@ impl CallTarget {
         let ReceivedRequest { seen, caller, .. } = &rewrite.request;
         let model = seen.model()?;
         let answer = seen.answer_limit().map(Tokens);
-        let setup = rewrite.recorder.lives.setup(seen.format(), &model.0, rewrite.composing);
+        let setup = rewrite.recorder.threads.setup(seen.format(), &model.0, rewrite.composing);
         let is_known = setup.profile.is_some() && caller.purpose == RequestPurpose::Compaction;
         let window = rewrite.wishes.window.or(rewrite.composing.window).filter(|_| !is_known);
         let limit = setup.limit_of(window, answer);

@@ -93,7 +93,7 @@ impl Drop for AnswerStream {
             ReadAnswer::Complete(answered) => answered.events,
             ReadAnswer::Broken(BrokenAnswer { events, .. }) => events,
         };
-        if let Err(error) = self.session.desk.answer_broken(came, "cancelled") {
+        if let Err(error) = self.session.engine.answer_broken(came, "cancelled") {
             tracing::warn!(target: "epitome::session", %error, "an answer that was given up is not recorded");
         }
     }

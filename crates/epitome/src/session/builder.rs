@@ -428,18 +428,18 @@ impl SessionBuilder {
         let listeners =
             LifecycleListeners::new(self.before.map(|slot| slot.0), self.after.map(|slot| slot.0));
         let (place, clock) = (self.place, self.clock);
-        let desk = blocking(move || {
+        let engine = blocking(move || {
             let store = open(place)?;
             let place = find(&*store)?;
             SessionEngine::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
         })
         .await?;
-        let (desk, wake) = (Arc::new(desk), Arc::new(Notify::new()));
+        let (engine, wake) = (Arc::new(engine), Arc::new(Notify::new()));
         if self.extras.workers == SummaryWorkers::Here {
-            tokio::spawn(background_compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+            tokio::spawn(background_compactor::run(Arc::downgrade(&engine), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
-        Ok(Session::new(desk, wake, self.extras, profiles, policy))
+        Ok(Session::new(engine, wake, self.extras, profiles, policy))
     }
 }
 

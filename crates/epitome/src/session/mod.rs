@@ -70,6 +70,7 @@ use self::{
     background_compactor::{blocking, work_one},
     builder::SessionExtras,
     engine::SessionEngine,
+    manual_compaction::{PinChange, change_pin},
     setup::{ObservedLimits, SessionSetup},
 };
 use crate::{
@@ -80,7 +81,7 @@ use crate::{
 /// A session of an agent.
 #[derive(Clone, Debug)]
 pub struct Session {
-    desk: Arc<SessionEngine>,
+    engine: Arc<SessionEngine>,
     /// Wakes the compactor when there is work.
     wake: Arc<Notify>,
     shared: Arc<SessionConfig>,
@@ -147,41 +148,41 @@ impl Session {
     }
 
     fn new(
-        desk: Arc<SessionEngine>,
+        engine: Arc<SessionEngine>,
         wake: Arc<Notify>,
         extras: SessionExtras,
         profiles: Arc<Profiles>,
         policy: Policy,
     ) -> Self {
         let shared = SessionConfig { extras, profiles, policy };
-        Self { desk, wake, shared: Arc::new(shared) }
+        Self { engine, wake, shared: Arc::new(shared) }
     }
 
     /// Id by which it is opened again.
     pub fn id(&self) -> SessionId {
-        self.desk.session
+        self.engine.session
     }
 
     /// The thread it appends to.
     pub fn thread(&self) -> ThreadId {
-        self.desk.thread
+        self.engine.thread
     }
 
     /// Store in which it is kept.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.desk.store
+        &self.engine.store
     }
 
-    async fn at_desk<T: Send + 'static>(
+    async fn on_engine<T: Send + 'static>(
         &self,
         work: impl FnOnce(&SessionEngine) -> Result<T, SessionError> + Send + 'static,
     ) -> Result<T, SessionError> {
-        let desk = Arc::clone(&self.desk);
-        blocking(move || work(&desk)).await
+        let engine = Arc::clone(&self.engine);
+        blocking(move || work(&engine)).await
     }
 
-    fn format(desk: &SessionEngine) -> Result<Format, SessionError> {
-        Ok(desk.state()?.setup.calls.format)
+    fn format(engine: &SessionEngine) -> Result<Format, SessionError> {
+        Ok(engine.state()?.setup.calls.format)
     }
 }
 
@@ -189,15 +190,15 @@ impl Session {
 impl Session {
     /// Appends events as they are, decoded by [`epitome_wire`] or made by hand.
     pub async fn append(&self, events: Vec<Event>) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| Ok(desk.append(&events)?.seq)).await
+        self.on_engine(move |engine| Ok(engine.append(&events)?.seq)).await
     }
 
     /// Appends a user's message.
     pub async fn user(&self, text: &str) -> Result<Seq, SessionError> {
         let text = text.to_owned();
-        self.at_desk(move |desk| {
-            let said = Self::format(desk)?.say_user(&text).at(Some(desk.now()));
-            Ok(desk.append(&[said])?.seq)
+        self.on_engine(move |engine| {
+            let said = Self::format(engine)?.say_user(&text).at(Some(engine.now()));
+            Ok(engine.append(&[said])?.seq)
         })
         .await
     }
@@ -205,15 +206,15 @@ impl Session {
     /// Appends tool results: all results of one answer together.
     pub async fn tool_results(&self, outputs: &[ToolOutput]) -> Result<Seq, SessionError> {
         let outputs = outputs.to_vec();
-        self.at_desk(move |desk| {
+        self.on_engine(move |engine| {
             let said: Vec<ToolResultInput<'_>> = outputs
                 .iter()
                 .map(|output| ToolResultInput { call: &output.call, text: &output.text, ended: output.ended })
                 .collect();
-            let now = Some(desk.now());
-            let events = Self::format(desk)?.say_results(&said);
+            let now = Some(engine.now());
+            let events = Self::format(engine)?.say_results(&said);
             let events: Vec<Event> = events.into_iter().map(|event| event.at(now)).collect();
-            Ok(desk.append(&events)?.seq)
+            Ok(engine.append(&events)?.seq)
         })
         .await
     }
@@ -222,7 +223,7 @@ impl Session {
     /// change earlier parts. It never waits for a model.
     pub async fn next_request(&self) -> Result<SessionRequest, SessionError> {
         let (asked, extras) = (Instant::now(), self.shared.extras.clone());
-        let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
+        let mut request = self.on_engine(move |engine| engine.next_request(&extras)).await?;
         self.wake.notify_one();
         self.watch_idle();
         request.made_in = asked.elapsed();
@@ -242,14 +243,14 @@ impl Session {
 
     /// Begins the model's answer to the last request, for a program that has it piece by piece.
     pub async fn answer_stream(&self) -> Result<AnswerStream, SessionError> {
-        let format = self.at_desk(Self::format).await?;
+        let format = self.on_engine(Self::format).await?;
         Ok(AnswerStream::new(self.clone(), format))
     }
 
     /// Appends an answer as far as it was read.
     async fn take_answer(&self, reader: AnswerReader) -> Result<AssistantAnswer, SessionError> {
         let tool = self.shared.extras.compact_tool;
-        let (answer, asked) = self.at_desk(move |desk| answer::take(desk, reader, tool)).await?;
+        let (answer, asked) = self.on_engine(move |engine| answer::take(engine, reader, tool)).await?;
         if asked.is_some() {
             self.wake.notify_one();
         }
@@ -260,13 +261,13 @@ impl Session {
     /// asking any model.
     pub async fn refused(&self, status: u16, body: &[u8]) -> Result<RefusalKind, SessionError> {
         let body = body.to_vec();
-        self.at_desk(move |desk| {
-            let format = Self::format(desk)?;
+        self.on_engine(move |engine| {
+            let format = Self::format(engine)?;
             let Some(overflow) = detect_overflow(format, status, &body) else {
-                desk.failed(&format!("the provider answered {status}"))?;
+                engine.failed(&format!("the provider answered {status}"))?;
                 return Ok(RefusalKind::Otherwise);
             };
-            desk.overflowed(overflow)?;
+            engine.overflowed(overflow)?;
             Ok(RefusalKind::TooLong)
         })
         .await
@@ -275,7 +276,7 @@ impl Session {
     /// Notes that the request failed: no connection, no answer.
     pub async fn failed(&self, why: &str) -> Result<(), SessionError> {
         let why = why.to_owned();
-        self.at_desk(move |desk| desk.failed(&why)).await
+        self.on_engine(move |engine| engine.failed(&why)).await
     }
 
     /// Changes to another model. If the content shown is too large for it, it is compacted first, with the old one.
@@ -289,12 +290,12 @@ impl Session {
         window: Option<Tokens>,
     ) -> Result<(), SessionError> {
         let SessionConfig { profiles, policy, .. } = &*self.shared;
-        let setup = SessionSetup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
+        let setup = SessionSetup::new(format, model, window, policy, profiles, self.engine.hooks.reserve());
         let setup = Arc::new(setup);
         let budget = setup.budget(ObservedLimits::default());
         let trigger = budget.trigger();
         let is_smaller =
-            self.at_desk(move |desk| Ok(desk.state()?.view().context().tokens() > trigger)).await?;
+            self.on_engine(move |engine| Ok(engine.state()?.view().context().tokens() > trigger)).await?;
         if is_smaller {
             match self.compact_for(CompactionTrigger::ModelSwitch, None, Some(budget)).await {
                 // Content that cannot be compacted is left to the reducers.
@@ -302,7 +303,7 @@ impl Session {
                 Err(error) => return Err(error),
             }
         }
-        self.at_desk(move |desk| desk.switch(setup)).await
+        self.on_engine(move |engine| engine.switch(setup)).await
     }
 }
 
@@ -318,7 +319,7 @@ impl Session {
     /// there is nothing to write: no compaction is in force, or no folder was given.
     pub async fn write_memory_files(&self) -> Result<Option<FileWriteOutcome>, SessionError> {
         let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
-        self.at_desk(move |desk| post_compaction::write_notes(desk, &folder)).await
+        self.on_engine(move |engine| post_compaction::write_notes(engine, &folder)).await
     }
 
     async fn compact_for(
@@ -339,25 +340,25 @@ impl Session {
         focus: Option<&str>,
         budget: Option<Budget>,
     ) -> Result<Seq, SessionError> {
-        if self.desk.maker.is_none() && !self.at_desk(manual_compaction::is_under_way).await? {
+        if self.engine.maker.is_none() && !self.on_engine(manual_compaction::is_under_way).await? {
             let focus = focus.map(str::to_owned);
-            let made = move |desk: &SessionEngine| {
-                manual_compaction::compact_built_in(desk, trigger, focus.as_deref(), budget.as_ref())
+            let made = move |engine: &SessionEngine| {
+                manual_compaction::compact_built_in(engine, trigger, focus.as_deref(), budget.as_ref())
             };
-            return self.at_desk(made).await;
+            return self.on_engine(made).await;
         }
         let job = self.order(trigger, focus, budget).await?;
         let worker = background_compactor::worker();
         loop {
-            let row = self.at_desk(move |desk| Ok(desk.store.job(job)?)).await?;
+            let row = self.on_engine(move |engine| Ok(engine.store.job(job)?)).await?;
             match row.state {
                 JobState::Queued | JobState::Running { .. } => {
-                    if work_one(&self.desk, &worker).await? == WorkOutcome::Nothing {
+                    if work_one(&self.engine, &worker).await? == WorkOutcome::Nothing {
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
                 JobState::Ready => {
-                    return self.at_desk(move |desk| manual_compaction::adopt(desk, job)).await;
+                    return self.on_engine(move |engine| manual_compaction::adopt(engine, job)).await;
                 }
                 JobState::Adopted { compaction } => return Ok(compaction),
                 JobState::Failed | JobState::Cancelled => {
@@ -378,7 +379,7 @@ impl Session {
     /// Works on a job of the session that is due, if there is one, with the summariser this session was opened with:
     /// for programs that make the summaries of sessions whose [`SummaryWorkers`] are elsewhere, and after a crash.
     pub async fn work(&self) -> Result<WorkOutcome, SessionError> {
-        work_one(&self.desk, &background_compactor::worker()).await
+        work_one(&self.engine, &background_compactor::worker()).await
     }
 
     async fn order(
@@ -388,55 +389,40 @@ impl Session {
         budget: Option<Budget>,
     ) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
-        self.at_desk(move |desk| manual_compaction::order(desk, trigger, focus.as_deref(), budget.as_ref()))
-            .await
+        self.on_engine(move |engine| {
+            manual_compaction::order(engine, trigger, focus.as_deref(), budget.as_ref())
+        })
+        .await
     }
 
     /// Undoes the compaction in force: contexts are made as if it had not been. Returns its place.
     pub async fn undo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| manual_compaction::undo_or_redo(desk, manual_compaction::UndoOrRedo::Undo)).await
+        self.on_engine(|engine| manual_compaction::undo_or_redo(engine, manual_compaction::UndoOrRedo::Undo))
+            .await
     }
 
     /// Brings back the compaction that was undone last. Returns its place.
     pub async fn redo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| manual_compaction::undo_or_redo(desk, manual_compaction::UndoOrRedo::Redo)).await
+        self.on_engine(|engine| manual_compaction::undo_or_redo(engine, manual_compaction::UndoOrRedo::Redo))
+            .await
     }
 
     /// Pins words, or an event: no compaction loses it.
     pub async fn pin(&self, pin: Pin) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| {
-            let mut state = desk.state()?;
-            let now = Some(desk.now());
-            let head = desk.append_to(&mut state, |state| {
-                let event = lineage::pin(state.view().line(), pin.clone())?;
-                Ok((vec![event.at(now)], Vec::new()))
-            })?;
-            Ok(head.seq)
-        })
-        .await
+        self.on_engine(move |engine| change_pin(engine, &pin, PinChange::Add)).await
     }
 
     /// Takes a pin away.
     pub async fn unpin(&self, pin: Pin) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| {
-            let mut state = desk.state()?;
-            let now = Some(desk.now());
-            let head = desk.append_to(&mut state, |state| {
-                let event = lineage::unpin(state.view().line(), pin.clone())
-                    .map_err(|error| SessionError::Lineage(error.to_string()))?;
-                Ok((vec![event.at(now)], Vec::new()))
-            })?;
-            Ok(head.seq)
-        })
-        .await
+        self.on_engine(move |engine| change_pin(engine, &pin, PinChange::Remove)).await
     }
 
     /// Forks a new session that shares this one's history up to `at`, with the summary of it or in full.
     pub async fn fork(&self, at: Seq, mode: ForkMode, title: &str) -> Result<Self, SessionError> {
         let title = title.to_owned();
-        self.branch(at, title, move |desk, state| {
+        self.branch(at, title, move |engine, state| {
             let (line, drafting) =
-                (manual_compaction::whole_thread(desk, state)?, state.drafting(&state.budget()));
+                (manual_compaction::whole_thread(engine, state)?, state.drafting(&state.budget()));
             Ok(lineage::fork(&line, at, mode, &manual_compaction::drafter(state, &drafting)))
         })
         .await
@@ -444,16 +430,16 @@ impl Session {
 
     /// Starts a new session that takes over with a goal: it gets a summary of this one, and shows nothing else of it.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
-        let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
-        let brief = handover::brief_of_all(&self.desk, goal, head).await?;
+        let head = self.on_engine(|engine| Ok(engine.store.head(engine.thread)?.seq)).await?;
+        let brief = handover::brief_of_all(&self.engine, goal, head).await?;
         let goal = goal.to_owned();
         let title = goal.clone();
-        self.branch(head, title, move |desk, state| {
-            let said = state.setup.calls.format.say_user(&goal).at(Some(desk.now()));
+        self.branch(head, title, move |engine, state| {
+            let said = state.setup.calls.format.say_user(&goal).at(Some(engine.now()));
             // Messages added while a model summarised are not handed over: the new thread begins where the call was
             // made.
             let (line, drafting) =
-                (manual_compaction::whole_thread(desk, state)?, state.drafting(&state.budget()));
+                (manual_compaction::whole_thread(engine, state)?, state.drafting(&state.budget()));
             let line = lineage::line_until(&line, head);
             Ok(lineage::handoff(&line, said, brief, &manual_compaction::drafter(state, &drafting)))
         })
@@ -468,24 +454,24 @@ impl Session {
         + Send
         + 'static,
     ) -> Result<Self, SessionError> {
-        let desk = self
-            .at_desk(move |desk| {
-                let mut state = desk.state()?;
-                state.catch_up(&*desk.store, desk.thread)?;
-                let events = events(desk, &state)?;
+        let engine = self
+            .on_engine(move |engine| {
+                let mut state = engine.state()?;
+                state.catch_up(&*engine.store, engine.thread)?;
+                let events = events(engine, &state)?;
                 let session = SessionId::new(uuid::Uuid::now_v7());
                 let thread = ThreadId::new(uuid::Uuid::now_v7());
-                let now = desk.now();
+                let now = engine.now();
                 let new = NewSession {
                     id: session,
                     key: None,
                     title,
                     source: "library".to_owned(),
                     created: Some(now),
-                    principal: desk.store.session(desk.session)?.principal,
+                    principal: engine.store.session(engine.session)?.principal,
                 };
-                let fork = NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
-                let head = desk.store.fork(&fork)?;
+                let fork = NewFork { of: engine.thread, at, session: new, thread, name: "main".to_owned() };
+                let head = engine.store.fork(&fork)?;
                 let events: Vec<Event> = events
                     .into_iter()
                     .map(|event| {
@@ -493,26 +479,26 @@ impl Session {
                         event.at(time)
                     })
                     .collect();
-                desk.store.append(thread, head.seq, events)?;
-                desk.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&desk.hooks))
+                engine.store.append(thread, head.seq, events)?;
+                engine.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&engine.hooks))
             })
             .await?;
-        let desk = Arc::new(desk);
+        let engine = Arc::new(engine);
         let wake = Arc::new(Notify::new());
         if self.shared.extras.workers == SummaryWorkers::Here {
-            tokio::spawn(background_compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+            tokio::spawn(background_compactor::run(Arc::downgrade(&engine), Arc::clone(&wake)));
         }
-        Ok(Self { desk, wake, shared: Arc::clone(&self.shared) })
+        Ok(Self { engine, wake, shared: Arc::clone(&self.shared) })
     }
 
     /// Starts a summary if no event arrives for a while.
     fn watch_idle(&self) {
         let Some(after) = self.shared.extras.idle else { return };
-        let (desk, wake) = (Arc::downgrade(&self.desk), Arc::clone(&self.wake));
+        let (engine, wake) = (Arc::downgrade(&self.engine), Arc::clone(&self.wake));
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            let Some(desk) = desk.upgrade() else { return };
-            let ordered = blocking(move || manual_compaction::order_if_idle(&desk, after)).await;
+            let Some(engine) = engine.upgrade() else { return };
+            let ordered = blocking(move || manual_compaction::order_if_idle(&engine, after)).await;
             match ordered {
                 Ok(true) => wake.notify_one(),
                 Ok(false) => {}
@@ -526,7 +512,7 @@ impl Session {
 impl Session {
     /// Events about summaries, as they happen.
     pub fn events(&self) -> Receiver<LifecycleEvent> {
-        self.desk.listeners.subscribe()
+        self.engine.listeners.subscribe()
     }
 
     /// Calls `listener` with events about summaries, as they happen, on a task of its own. One that is too slow
@@ -549,36 +535,36 @@ impl Session {
     /// [`RECALL_TOOL`](epitome_wire::recall_tool::RECALL_TOOL), and answer its calls with this.
     pub async fn recall(&self, handle: &str) -> Result<Vec<RecalledEvent>, SessionError> {
         let handle = handle.to_owned();
-        self.at_desk(move |desk| call_replay::recall(&*desk.store, desk.thread, &handle)).await
+        self.on_engine(move |engine| call_replay::recall(&*engine.store, engine.thread, &handle)).await
     }
 
     /// Searches all events of the session, shown or not.
     pub async fn search(&self, words: &str) -> Result<Vec<SearchHit>, SessionError> {
         let search =
             SearchQuery { words: words.to_owned(), scope: SearchScope::Thread(self.thread()), limit: 20 };
-        self.at_desk(move |desk| Ok(desk.store.search(&search)?)).await
+        self.on_engine(move |engine| Ok(engine.store.search(&search)?)).await
     }
 
     /// The calls of the session, with the decisions for each and its outcome.
     pub async fn calls(&self) -> Result<Vec<CallRow>, SessionError> {
-        self.at_desk(|desk| Ok(desk.store.calls(desk.thread, 0, usize::MAX)?)).await
+        self.on_engine(|engine| Ok(engine.store.calls(engine.thread, 0, usize::MAX)?)).await
     }
 
     /// The jobs of the session.
     pub async fn jobs(&self) -> Result<Vec<JobRow>, SessionError> {
-        self.at_desk(|desk| Ok(desk.store.jobs(Some(desk.thread))?)).await
+        self.on_engine(|engine| Ok(engine.store.jobs(Some(engine.thread))?)).await
     }
 
     /// Renders a past call again and checks that it is, byte for byte, the request that was sent.
     pub async fn replay(&self, call: u64) -> Result<ReplayedCall, SessionError> {
-        self.at_desk(move |desk| verify_call(&*desk.store, desk.thread, call)).await
+        self.on_engine(move |engine| verify_call(&*engine.store, engine.thread, call)).await
     }
 
     /// The size of the request that would be sent now, and the largest allowed size.
     pub async fn size(&self) -> Result<(Tokens, Tokens), SessionError> {
-        self.at_desk(|desk| {
-            let mut state = desk.state()?;
-            state.catch_up(&*desk.store, desk.thread)?;
+        self.on_engine(|engine| {
+            let mut state = engine.state()?;
+            state.catch_up(&*engine.store, engine.thread)?;
             Ok((state.view().context().tokens(), state.budget().ceiling()))
         })
         .await
