@@ -16,6 +16,7 @@ use std::{env, error::Error, io, time::Duration};
 
 use epitome::summarise::ServerTimeouts;
 use epitome::{ApiKey, Format, RefusalKind, RemoteSummariser, Session, SessionBuilder, Tokens, ToolOutput};
+use serde_json::Value;
 
 mod common;
 
@@ -27,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let [url, model, window, summariser @ ..] = arguments.as_slice() else {
         return Err("usage: agent URL MODEL WINDOW [SUMMARISER_URL MODEL WINDOW]".into());
     };
-    let mut agent = agent(model, Tokens(window.parse()?));
+    let mut agent = agent(model, Tokens(window.parse()?))?;
     if let [url, model, window] = summariser {
         // A model on a laptop takes its time; nobody waits for it.
         let timeouts = ServerTimeouts::of(Duration::from_hours(1));
@@ -44,11 +45,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A session as this agent wants it.
-pub(crate) fn agent(model: &str, window: Tokens) -> SessionBuilder {
+pub(crate) fn agent(model: &str, window: Tokens) -> serde_json::Result<SessionBuilder> {
     let setting = |name: &str, usual: &str| env::var(name).unwrap_or(usual.to_owned());
     let session = Session::builder(Format::OpenaiChat, model).window(window);
     let session = session.system(SYSTEM).tools(common::tools(Format::OpenaiChat));
-    session.file(setting("AGENT_FILE", "agent.db")).settings(setting("AGENT_SETTINGS", "{}"))
+    let settings: Value = serde_json::from_str(&setting("AGENT_SETTINGS", "{}"))?;
+    Ok(session.file(setting("AGENT_FILE", "agent.db")).settings(settings))
 }
 
 /// Answers a question: asks the model until it calls no more tools.

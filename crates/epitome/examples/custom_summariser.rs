@@ -83,7 +83,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: custom_summariser URL MODEL WINDOW PROGRAM [ARGUMENT …]".into());
     };
     let summariser = Program::new(command, Tokens(32_000));
-    let session = agent::agent(model, Tokens(window.parse()?)).summariser(summariser).begin().await?;
+    let session = agent::agent(model, Tokens(window.parse()?))?.summariser(summariser).begin().await?;
     session.listen(|happened| eprintln!("{happened}"));
     for question in io::stdin().lines() {
         println!("{}", agent::answer(&session, url, &question?).await?);

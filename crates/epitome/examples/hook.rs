@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: hook URL MODEL WINDOW NOTES".into());
     };
     let notes = Notes(fs::read_to_string(notes)?);
-    let session = agent::agent(model, Tokens(window.parse()?)).hook(notes).begin().await?;
+    let session = agent::agent(model, Tokens(window.parse()?))?.hook(notes).begin().await?;
     for question in io::stdin().lines() {
         println!("{}", agent::answer(&session, url, &question?).await?);
     }

@@ -2,6 +2,7 @@
 //!
 //! ```
 //! use epitome::{AssistantAnswer, Format, RefusalKind, Session, Tokens, ToolCall, ToolOutput};
+//! use serde_json::json;
 //!
 //! /// Answers a question: asks the model until it calls no more tools.
 //! async fn answer(session: &Session, question: &str) -> Result<String, Box<dyn std::error::Error>> {
@@ -51,7 +52,7 @@
 //!         .file(folder.path().join("agent.db")) // the log; it can be resumed from there
 //!         .window(Tokens(60_000)) // by default the model's own
 //!         .system("You are a careful engineer.")
-//!         .tools(r#"[{"type":"function","function":{"name":"time_build","parameters":{"type":"object"}}}]"#)
+//!         .tools(json!([{"type": "function", "function": {"name": "time_build", "parameters": {"type": "object"}}}]))
 //!         .begin()
 //!         .await?;
 //!     assert_eq!(answer(&session, "Why is the build slow?").await?, "The linker is slow.");
@@ -66,7 +67,8 @@
 //! Most of what a program needs is here at the root:
 //!
 //! - *A session:* [`Session`] and [`SessionBuilder`]; [`SessionRequest`] goes out, [`AssistantAnswer`] comes back,
-//!   [`ToolOutput`] answers its calls, and [`LifecycleEvent`] tells what happened in the background.
+//!   [`ToolOutput`] answers its calls, and [`LifecycleEvent`] tells what happened in the background. A response that is
+//!   streamed is handed over as it arrives, through [`Session::answer_stream`].
 //! - *Behaviour:* [`Policy`] says when and how to act, [`Profiles`] what is known about models. A [`Reducer`] or a [`Hook`] of
 //!   your own works beside those of the policy.
 //! - *Summaries by a model:* [`RemoteSummariser`] asks one over HTTP, anything else implements [`Summarize`]. Without

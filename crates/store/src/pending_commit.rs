@@ -2,7 +2,9 @@
 
 use std::{
     fmt,
+    pin::Pin,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
 };
 
 use crate::{error::StoreError, location::StoreLocation, records::CommitReceipt};
@@ -10,7 +12,8 @@ use crate::{error::StoreError, location::StoreLocation, records::CommitReceipt};
 /// Outcome of a commit.
 pub type CommitOutcome = Result<CommitReceipt, StoreError>;
 
-/// A commit that was handed to the database. Dropping it changes nothing: the commit is made all the same.
+/// A commit that was handed to the database: a future of its outcome, for threads that must not block; others
+/// [wait](Self::wait). Dropping it changes nothing: the commit is made all the same.
 #[derive(Debug)]
 pub struct PendingCommit {
     slot: Arc<CommitSlot>,
@@ -29,10 +32,10 @@ struct CommitSlot {
 }
 
 enum CommitSlotState {
-    /// The outcome is not known, and nothing waits for it but perhaps a thread.
+    /// The outcome is not known, and no task waits for it; a thread may.
     Open,
-    /// The outcome is not known. This is to be called with it.
-    Awaited(Box<dyn FnOnce(CommitOutcome) + Send>),
+    /// The outcome is not known, and this task waits for it.
+    Awaited(Waker),
     /// The outcome, which nothing has taken yet.
     Known(CommitOutcome),
     /// The reporter is gone, so the outcome will never be known.
@@ -52,26 +55,38 @@ impl PendingCommit {
     pub fn wait(self) -> CommitOutcome {
         let mut state = self.slot.lock();
         loop {
-            match std::mem::replace(&mut *state, CommitSlotState::Taken) {
-                CommitSlotState::Known(outcome) => return outcome,
-                CommitSlotState::Lost => return Err(StoreError::WriterGone { location: self.location }),
-                open => *state = open,
+            if let Some(outcome) = state.take_outcome(&self.location) {
+                return outcome;
             }
             state = self.slot.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
 
-    /// Has `next` called with the outcome: at once if it is known, otherwise by the thread that reports it, so it must not
-    /// wait for the store. It is dropped without being called if the reporter is.
-    pub fn then(self, next: impl FnOnce(CommitOutcome) + Send + 'static) {
+impl Future for PendingCommit {
+    type Output = CommitOutcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CommitOutcome> {
         let mut state = self.slot.lock();
-        match std::mem::replace(&mut *state, CommitSlotState::Taken) {
-            CommitSlotState::Known(outcome) => {
-                drop(state);
-                next(outcome);
+        if let Some(outcome) = state.take_outcome(&self.location) {
+            return Poll::Ready(outcome);
+        }
+        *state = CommitSlotState::Awaited(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl CommitSlotState {
+    /// Takes the outcome if there is one, or never will be one.
+    fn take_outcome(&mut self, location: &StoreLocation) -> Option<CommitOutcome> {
+        match std::mem::replace(self, Self::Taken) {
+            Self::Known(outcome) => Some(outcome),
+            // A task that asks once more has the outcome already.
+            Self::Lost | Self::Taken => Some(Err(StoreError::WriterGone { location: location.clone() })),
+            open @ (Self::Open | Self::Awaited(_)) => {
+                *self = open;
+                None
             }
-            CommitSlotState::Open => *state = CommitSlotState::Awaited(Box::new(next)),
-            CommitSlotState::Awaited(_) | CommitSlotState::Lost | CommitSlotState::Taken => {}
         }
     }
 }
@@ -98,18 +113,24 @@ impl CommitSlot {
     /// Takes the first outcome there is; a later one changes nothing.
     fn settle(&self, outcome: CommitSlotState) {
         let mut state = self.lock();
-        match std::mem::replace(&mut *state, CommitSlotState::Taken) {
-            CommitSlotState::Open => *state = outcome,
-            CommitSlotState::Awaited(next) => {
-                drop(state);
-                if let CommitSlotState::Known(outcome) = outcome {
-                    next(outcome);
-                }
-                return;
+        let waker = match std::mem::replace(&mut *state, CommitSlotState::Taken) {
+            CommitSlotState::Open => {
+                *state = outcome;
+                None
             }
-            settled => *state = settled,
-        }
+            CommitSlotState::Awaited(waker) => {
+                *state = outcome;
+                Some(waker)
+            }
+            settled => {
+                *state = settled;
+                None
+            }
+        };
         drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         self.changed.notify_one();
     }
 }
@@ -128,7 +149,12 @@ impl fmt::Debug for CommitSlotState {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::{
+        pin::pin,
+        sync::mpsc::{self, Sender},
+        task::Wake,
+        thread,
+    };
 
     use super::*;
     use crate::thread_head::ThreadHead;
@@ -141,6 +167,35 @@ mod tests {
         CommitReceipt { head: ThreadHead::START, calls: vec![3] }
     }
 
+    /// Tells when a task is woken.
+    struct WakeReport(Sender<()>);
+
+    impl Wake for WakeReport {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).expect("somebody listens");
+        }
+    }
+
+    /// The outcome as a task has it, which begins to wait before or after `end` happens.
+    fn awaited(is_ended_first: bool, pending_commit: PendingCommit, end: impl FnOnce()) -> CommitOutcome {
+        let (tell, woken) = mpsc::channel();
+        let waker = Waker::from(Arc::new(WakeReport(tell)));
+        let mut context = Context::from_waker(&waker);
+        let mut task = pin!(pending_commit);
+        if is_ended_first {
+            end();
+        } else {
+            assert!(task.as_mut().poll(&mut context).is_pending());
+            assert!(woken.try_recv().is_err(), "nothing happened yet");
+            end();
+            woken.recv().expect("it is woken");
+        }
+        match task.poll(&mut context) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => panic!("it was woken and has no outcome"),
+        }
+    }
+
     #[test]
     fn an_outcome_is_passed_on_whichever_end_comes_first() {
         let (reporter, pending_commit) = pending();
@@ -148,45 +203,29 @@ mod tests {
         assert_eq!(pending_commit.wait().expect("reported"), receipt());
 
         let (reporter, pending_commit) = pending();
-        let waiting = std::thread::spawn(move || pending_commit.wait());
+        let waiting = thread::spawn(move || pending_commit.wait());
         reporter.report(Ok(receipt()));
         assert_eq!(waiting.join().expect("no panic").expect("reported"), receipt());
 
-        for reported_first in [true, false] {
-            let (send, told) = mpsc::channel();
+        for is_reported_first in [true, false] {
             let (reporter, pending_commit) = pending();
-            let next = move |outcome| send.send(outcome).expect("somebody listens");
-            if reported_first {
-                reporter.report(Ok(receipt()));
-                pending_commit.then(next);
-            } else {
-                pending_commit.then(next);
-                reporter.report(Ok(receipt()));
-            }
-            assert_eq!(told.recv().expect("called").expect("reported"), receipt());
+            let outcome = awaited(is_reported_first, pending_commit, || reporter.report(Ok(receipt())));
+            assert_eq!(outcome.expect("reported"), receipt());
         }
     }
 
     #[test]
-    fn a_writer_that_dies_leaves_an_error_to_those_who_wait_and_calls_nobody() {
+    fn a_writer_that_dies_leaves_an_error_to_those_who_wait() {
         let (reporter, pending_commit) = pending();
-        let waiting = std::thread::spawn(move || pending_commit.wait());
+        let waiting = thread::spawn(move || pending_commit.wait());
         drop(reporter);
         let outcome = waiting.join().expect("no panic");
         assert!(matches!(outcome, Err(StoreError::WriterGone { .. })), "{outcome:?}");
 
-        for lost_first in [true, false] {
-            let (send, told) = mpsc::channel();
+        for is_lost_first in [true, false] {
             let (reporter, pending_commit) = pending();
-            let next = move |_| send.send(()).expect("somebody listens");
-            if lost_first {
-                drop(reporter);
-                pending_commit.then(next);
-            } else {
-                pending_commit.then(next);
-                drop(reporter);
-            }
-            assert!(told.recv().is_err(), "it was called");
+            let outcome = awaited(is_lost_first, pending_commit, || drop(reporter));
+            assert!(matches!(outcome, Err(StoreError::WriterGone { .. })), "{outcome:?}");
         }
     }
 }

@@ -82,7 +82,7 @@ impl AppendedRequest<'_, '_> {
         let Some(history) = self.request.get(key) else { return self.added.push((key, format!("[{said}]"))) };
         if history.as_array().is_none() {
             let list = match history.as_text() {
-                Some(_) if provider.takes_bare_history() => {
+                Some(_) if provider.facts().takes_bare_history => {
                     format!("[{},{said}]", bare_item(history.raw))
                 }
                 _ => format!("[{said}]"),

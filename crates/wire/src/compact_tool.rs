@@ -4,6 +4,7 @@
 //! other: the program that runs the loop answers it at once, and the compaction happens at the next request.
 
 use epitome_core::event::ToolCall;
+use serde_json::Value;
 
 use crate::{
     format::Format,
@@ -28,17 +29,18 @@ impl Format {
     /// ```
     /// use epitome_wire::Format;
     ///
-    /// let tools = format!("[{}]", Format::OpenaiChat.compact_tool());
-    /// assert!(Format::OpenaiChat.say_tools(&tools).is_ok());
+    /// let tools = serde_json::json!([Format::OpenaiChat.compact_tool()]);
+    /// assert!(Format::OpenaiChat.say_tools(&tools.to_string()).is_ok());
     /// ```
-    pub fn compact_tool(self) -> String {
+    pub fn compact_tool(self) -> Value {
         let (name, description) = (quote(COMPACT_TOOL), quote(DESCRIPTION));
         let focus = format!(r#"{{"type":"string","description":{}}}"#, quote(FOCUS));
         let schema = format!(
             r#"{{"type":"object","properties":{{"focus":{focus}}},"required":[],"additionalProperties":false}}"#
         );
         let said = format!(r#""name":{name},"description":{description}"#);
-        self.provider().own_tool(&said, &schema)
+        let tool = self.provider().own_tool(&said, &schema);
+        serde_json::from_str(&tool).expect("its pieces are JSON")
     }
 }
 
@@ -63,13 +65,14 @@ mod tests {
     #[test]
     fn the_tool_is_the_same_in_every_format() {
         for format in Format::ALL {
-            let own = format.compact_tool();
+            let own = format.compact_tool().to_string();
             let event = format.say_tools(&format!("[{own}]")).unwrap();
             assert!(matches!(&event.fact.parts()[0],
                 epitome_core::ContentPart::Opaque { name, .. } if name == COMPACT_TOOL));
             for other in Format::ALL {
                 let translated = tools::translated(&own, other);
-                let expect = format!("[{}]", other.compact_tool().replace(r#","strict":false"#, ""));
+                let expect =
+                    format!("[{}]", other.compact_tool().to_string().replace(r#","strict":false"#, ""));
                 assert_eq!(other.provider().tool_list(&translated), expect);
             }
         }

@@ -76,22 +76,22 @@ pub struct ErrorDetails<'e> {
 impl Format {
     /// Address of the provider's calls, and the headers they need.
     pub fn endpoint(self) -> Endpoint {
-        self.provider().endpoint()
+        self.facts().endpoint
     }
 
     /// Title of the format, for people.
     pub fn title(self) -> &'static str {
-        self.provider().title()
+        self.facts().title
     }
 
     /// Model that stands in for a session's own where that is unknown.
     pub fn usual_model(self) -> &'static str {
-        self.provider().usual_model()
+        self.facts().usual_model
     }
 
     /// Returns true if a client of the format's provider is known by this header.
     pub fn is_client_header(self, name: &str) -> bool {
-        self.provider().client_headers().contains(&name)
+        self.facts().client_headers.contains(&name)
     }
 
     /// The path and query of a call that continues a history with an answer in one piece, in place of those of another
@@ -102,12 +102,12 @@ impl Format {
 
     /// Member by which a request marks places for the provider's cache.
     pub fn mark_key(self) -> Option<&'static str> {
-        self.provider().mark_key()
+        self.facts().cache.mark_key
     }
 
     /// Name of the provider in telemetry.
     pub fn vendor(self) -> &'static str {
-        self.provider().vendor()
+        self.facts().vendor
     }
 
     /// Path of a call of `model` below the folder of the version.
@@ -128,7 +128,7 @@ impl Format {
 
     /// Returns true if the provider's interface has a version of this name.
     pub fn has_version(self, name: &str) -> bool {
-        self.provider().versions().contains(&name)
+        self.facts().versions.contains(&name)
     }
 
     /// Returns true if the format's provider owns a path that is no call.
@@ -164,21 +164,21 @@ impl Format {
     /// Returns true if model and form of the answer stand in the path of a call, so that
     /// [`without_target`](Self::without_target) changes bodies.
     pub fn has_target(self) -> bool {
-        self.provider().has_target()
+        self.facts().has_target
     }
 
     /// Name of the member that holds a request's history.
     pub fn history_key(self) -> &'static str {
-        self.provider().keys().history
+        self.facts().keys.history
     }
 
     /// Returns true if an answer is a run of items, and not one message.
     pub fn answers_are_items(self) -> bool {
-        self.provider().answers_are_items()
+        self.facts().answer.is_items
     }
 
     /// Returns true if the provider caches only at marks, so that a request without any is cached nowhere.
     pub fn caches_at_marks_only(self) -> bool {
-        self.provider().caches_at_marks_only()
+        self.facts().cache.only_at_marks
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     openai_chat::provider::ChatCompletions,
     openai_responses::provider::OpenaiResponses,
     prompt_blocks::{self, PromptMemo},
-    providers::WireProvider,
+    providers::{WireProvider, facts::ProviderFacts},
     render::{self, RenderError, RenderOptions, RenderedRequest},
     request, response,
 };
@@ -48,12 +48,12 @@ impl Format {
 
     /// Dialect of the format's raw JSON.
     pub fn dialect(self) -> RawDialect {
-        self.provider().dialect()
+        self.facts().dialect.clone()
     }
 
     /// The format whose raw JSON has this dialect.
     pub fn of_dialect(dialect: &RawDialect) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.dialect() == *dialect)
+        Self::ALL.into_iter().find(|format| format.facts().dialect == *dialect)
     }
 
     /// Everything that is known of the format's provider.
@@ -64,6 +64,11 @@ impl Format {
             Self::Anthropic => &AnthropicMessages,
             Self::Gemini => &GeminiContent,
         }
+    }
+
+    /// Constant facts of the format's provider.
+    pub(crate) fn facts(self) -> &'static ProviderFacts {
+        self.provider().facts()
     }
 
     /// Reads a whole request: its settings, system prompt and tools, then an event for each message or item.
@@ -116,7 +121,7 @@ impl Format {
 
     /// Name of the format.
     pub fn name(self) -> &'static str {
-        self.provider().name()
+        self.facts().name
     }
 }
 

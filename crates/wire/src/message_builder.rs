@@ -73,7 +73,7 @@ impl Format {
     pub fn say_system(self, text: &str) -> Event {
         let provider = self.provider();
         let literal = provider.system_literal(text);
-        match provider.keys().system {
+        match provider.facts().keys.system {
             Some(_) => request::system_event(self, &made(&literal)),
             None => self.read(&literal),
         }
@@ -85,7 +85,12 @@ impl Format {
         let tools = Json::parse(json, WHAT)?;
         match tools.as_array() {
             Some([]) => Err(WireError::NotAList { what: WHAT, found: "an empty one" }),
-            Some(_) => Ok(request::tools_event(self, &tools)),
+            Some(list) => match list.iter().find(|tool| !tool.is_object()) {
+                Some(other) => {
+                    Err(WireError::NotAnObject { what: "a tool's definition", found: other.kind() })
+                }
+                None => Ok(request::tools_event(self, &tools)),
+            },
             None => Err(WireError::NotAList { what: WHAT, found: tools.kind() }),
         }
     }

@@ -103,7 +103,7 @@ impl ModelAnswer {
         let finish = events.iter().find_map(|event| finish(format, event));
         // Some providers report only that the answer is complete, so calls in it are what tells `Calls` from `Stop`.
         let finish = match finish {
-            Some(FinishReason::Stop) if !format.provider().finish_tells_calls() && !calls.is_empty() => {
+            Some(FinishReason::Stop) if !format.facts().answer.finish_tells_calls && !calls.is_empty() => {
                 Some(FinishReason::Calls)
             }
             finish => finish,

@@ -111,8 +111,7 @@ impl Format {
         let answered = ModelAnswer::of(self, events, StreamEnding::Complete).ok();
         let finish = answered.as_ref().map_or(DraftFinish::Unknown, ended);
         let usage = answered.as_ref().and_then(|answered| answered.usage);
-        let [_, model] = self.provider().answer_names();
-        let model = response.text_at(model).map(str::to_owned);
+        let model = response.text_at(self.facts().answer.model_key).map(str::to_owned);
         Ok(PlainReply { text, finish, usage, model, content })
     }
 }

@@ -17,6 +17,7 @@ use crate::{
 };
 
 /// Names of a request's members in a format.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestKeys {
     /// The history.
     pub(crate) history: &'static str,
@@ -30,11 +31,12 @@ pub(crate) struct RequestKeys {
 
 impl RequestKeys {
     pub(crate) fn of(format: Format) -> Self {
-        format.provider().keys()
+        format.facts().keys
     }
 }
 
 /// Names of a format's bodies in error messages.
+#[derive(Debug)]
 pub(crate) struct BodyLabels {
     pub(crate) request: &'static str,
     pub(crate) response: &'static str,
@@ -62,7 +64,7 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
 
 /// Name of a request in error messages.
 pub(crate) fn request_name(format: Format) -> &'static str {
-    format.provider().labels().request
+    format.facts().labels.request
 }
 
 /// Reads one message or item of a history.
@@ -104,10 +106,10 @@ pub(crate) fn tools_event(format: Format, tools: &Json<'_>) -> Event {
 fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
     let messages = value.as_array().unwrap_or_default().iter();
     let mut events: Vec<Event> = match value.as_text() {
-        Some(text) if format.provider().takes_bare_history() => vec![bare_input(value, text)],
+        Some(text) if format.facts().takes_bare_history => vec![bare_input(value, text)],
         _ => messages.map(|message| read_item(format, message)).collect(),
     };
-    if format.provider().answers_are_items() {
+    if format.facts().answer.is_items {
         name_answers(&mut events);
     }
     preamble::mark_preamble(&mut events);

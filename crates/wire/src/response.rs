@@ -15,13 +15,14 @@ use crate::{error::WireError, format::Format, json::Json};
 /// Reads a response.
 pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError> {
     let provider = format.provider();
-    let what = provider.labels().response;
+    let what = provider.facts().labels.response;
     let body = Json::parse(json, what)?;
     if let Some(joined) = provider.joined_response(&body) {
         return decode(format, &joined);
     }
     let response = body.require_object(what)?;
-    let [answer, model] = provider.answer_names().map(|name| response.text_at(name));
+    let names = &provider.facts().answer;
+    let [answer, model] = [names.id_key, names.model_key].map(|name| response.text_at(name));
     let envelope = ResponseEnvelope { format, answer: answer.map(Into::into), model: model.map(Into::into) };
     let events = provider.read_response(&envelope, &response);
     if events.iter().any(|event| event.normal.is_some()) {

@@ -103,13 +103,13 @@ pub(crate) fn run(
         profiles: view.profiles()?,
         policy: Some(args.policy(view.policy.as_deref())?),
     };
-    let live = BlockingSession::open(&store, thread.id, opening, Some(&args.summariser))?;
+    let opened = BlockingSession::open(&store, thread.id, opening, Some(&args.summariser))?;
     let asked = focus.map(SummaryFocus::text);
     if args.background {
-        let job = live.wait(live.session.compact_in_background(asked)).map_err(with_advice)?;
+        let job = opened.wait(opened.session.compact_in_background(asked)).map_err(with_advice)?;
         return jobs::queued(&store.job(job)?, &session, out);
     }
-    let place = live.block_on_with_progress(live.session.compact(asked)).map_err(with_advice)?;
+    let place = opened.block_on_with_progress(opened.session.compact(asked)).map_err(with_advice)?;
     report(&*store, &session, thread.id, place, focus, out)
 }
 

@@ -75,8 +75,8 @@ pub(crate) fn run(args: &ForkArgs, store: &DatabaseLocation, mut out: CliOutput)
     let (id, new) = match args.mode() {
         None => share(&*store, &session, &thread, at, &title)?,
         Some(mode) => {
-            let live = BlockingSession::open(&store, thread.id, SessionOpenOptions::default(), None)?;
-            let fork = live.wait(live.session.fork(at, mode, &title))?;
+            let opened = BlockingSession::open(&store, thread.id, SessionOpenOptions::default(), None)?;
+            let fork = opened.wait(opened.session.fork(at, mode, &title))?;
             (fork.id(), fork.thread())
         }
     };

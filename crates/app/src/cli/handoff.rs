@@ -43,11 +43,11 @@ pub(crate) fn run(
         bail!("say what the new session is for: the goal is empty");
     }
     let store = store.open_existing()?;
-    let (row, live) = BlockingSession::of(&store, &args.named)?;
-    let shared = store.head(live.session.thread())?.seq;
-    let (before, _) = live.wait(live.session.size())?;
-    let new = live.wait(live.session.hand_over(goal))?;
-    let (after, _) = live.wait(new.size())?;
+    let (row, opened) = BlockingSession::of(&store, &args.named)?;
+    let shared = store.head(opened.session.thread())?.seq;
+    let (before, _) = opened.wait(opened.session.size())?;
+    let new = opened.wait(opened.session.hand_over(goal))?;
+    let (after, _) = opened.wait(new.size())?;
     store.set_title(new.id(), &text_format::one_line(goal, 80))?;
     let next = store.read(new.thread(), shared.next(), 1)?.pop();
     let is_summarised = next.is_some_and(|logged| matches!(logged.event.fact, Fact::Compacted(_)));
@@ -56,7 +56,7 @@ pub(crate) fn run(
             "session": new.id(),
             "thread": new.thread(),
             "of": row.id,
-            "of_thread": live.session.thread(),
+            "of_thread": opened.session.thread(),
             "at": shared,
             "summarised": is_summarised,
             "tokens_before": before,

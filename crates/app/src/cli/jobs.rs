@@ -192,15 +192,15 @@ fn work(
 /// Runs the jobs of a thread. A failed job is tried again after a wait, until the built-in summariser takes
 /// over; a job that another process is running is left to that process.
 fn work_off(store: &Arc<dyn Store>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
-    let live = BlockingSession::open(store, thread, SessionOpenOptions::default(), Some(summariser))?;
+    let opened = BlockingSession::open(store, thread, SessionOpenOptions::default(), Some(summariser))?;
     loop {
-        if live.block_on_with_progress(live.session.work())? == WorkOutcome::One {
+        if opened.block_on_with_progress(opened.session.work())? == WorkOutcome::One {
             continue;
         }
         let resting = store.jobs(Some(thread))?.into_iter().filter(|row| row.state == JobState::Queued);
         let Some(next) = resting.filter_map(|row| row.not_before).min() else { return Ok(()) };
         let wait = u64::try_from(next.0.saturating_sub(text_format::now().0)).unwrap_or_default();
-        live.sleep(Duration::from_millis(wait.saturating_add(1)));
+        opened.sleep(Duration::from_millis(wait.saturating_add(1)));
     }
 }
 

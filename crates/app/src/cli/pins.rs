@@ -78,12 +78,12 @@ impl PinTargetArgs {
 
 pub(crate) fn pin(args: &PinArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
-    let (row, live) = BlockingSession::of(&store, &args.named)?;
-    let thread = live.session.thread();
+    let (row, opened) = BlockingSession::of(&store, &args.named)?;
+    let thread = opened.session.thread();
     let pin = args.what.pin(&*store, thread)?;
     let is_new = !pins(&*store, thread)?.contains(&pin);
     if is_new {
-        live.wait(live.session.pin(pin.clone()))?;
+        opened.wait(opened.session.pin(pin.clone()))?;
     }
     report_pin(
         &*store,
@@ -97,13 +97,13 @@ pub(crate) fn pin(args: &PinArgs, store: &DatabaseLocation, out: CliOutput) -> a
 
 pub(crate) fn unpin(args: &UnpinArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
-    let (row, live) = BlockingSession::of(&store, &args.named)?;
-    let thread = live.session.thread();
+    let (row, opened) = BlockingSession::of(&store, &args.named)?;
+    let thread = opened.session.thread();
     let pin = args.what.pin(&*store, thread)?;
     if !pins(&*store, thread)?.contains(&pin) {
         bail!("this is not pinned, word for word: `epitome pins {}` lists what is", row.id);
     }
-    live.wait(live.session.unpin(pin.clone()))?;
+    opened.wait(opened.session.unpin(pin.clone()))?;
     report_pin(&*store, row.id, thread, &pin, PinChange::Unpinned, out)
 }
 

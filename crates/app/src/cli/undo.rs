@@ -54,17 +54,17 @@ fn turn(
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
-    let (row, live) = BlockingSession::of(&store, named)?;
-    let (before, _) = live.wait(live.session.size())?;
+    let (row, opened) = BlockingSession::of(&store, named)?;
+    let (before, _) = opened.wait(opened.session.size())?;
     let (place, done, back) = match way {
-        UndoStep::Back => (live.wait(live.session.undo())?, "undone", "redo"),
-        UndoStep::Forward => (live.wait(live.session.redo())?, "in force again", "undo"),
+        UndoStep::Back => (opened.wait(opened.session.undo())?, "undone", "redo"),
+        UndoStep::Forward => (opened.wait(opened.session.redo())?, "in force again", "undo"),
     };
-    let (after, _) = live.wait(live.session.size())?;
+    let (after, _) = opened.wait(opened.session.size())?;
     if out.is_json() {
         out.object(&json!({
             "session": row.id,
-            "thread": live.session.thread(),
+            "thread": opened.session.thread(),
             "compaction": place,
             "state": if way == UndoStep::Back { "undone" } else { "in_force" },
             "tokens_before": before,

@@ -25,7 +25,10 @@ use epitome::{
     wire::{Format, caller::RequestPurpose, overflow::ContextOverflow, recall_tool::RecallCalls},
 };
 use http::{HeaderMap, header};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, mpsc, oneshot},
+};
 
 use super::{
     Gateway,
@@ -132,7 +135,13 @@ pub(super) async fn write_unanswered(shelf: Weak<ReopeningStore>) {
         let before = Timestamp(
             now().0.saturating_sub(i64::try_from(WRITE_WITHOUT_ANSWER_AFTER.as_millis()).unwrap_or(i64::MAX)),
         );
-        tokio::task::spawn_blocking(move || shelf.recorder().write_deferred_before(before));
+        // A task of its own, because the store may be stuck and another opened in its place.
+        tokio::spawn(async move {
+            let begin = move || shelf.recorder().write_deferred_before(before);
+            if let Ok(pending) = tokio::task::spawn_blocking(begin).await {
+                pending.written().await;
+            }
+        });
     }
 }
 
@@ -145,7 +154,7 @@ pub(super) type ComposeResult = Result<Option<DeliveryGuard<ComposedRequest>>, U
 /// The record of an exchange.
 #[derive(Debug)]
 pub(super) struct ExchangeRecording {
-    desk: Arc<RecordTask>,
+    task: Arc<RecordTask>,
     /// Receives the result once the request is recorded.
     arrived: Option<oneshot::Receiver<ComposeResult>>,
     /// Receives the counts of a request that was sent before they were known.
@@ -199,7 +208,7 @@ impl ExchangeRecording {
         let shelf = gateway.shelf.as_ref().ok_or(UnrecordedReason::Store)?;
         // Without this limit, requests that wait for a stuck store would fill the memory.
         let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| UnrecordedReason::Store)?;
-        let desk = Arc::new(RecordTask {
+        let task = Arc::new(RecordTask {
             gateway: Arc::clone(gateway),
             shelf: Arc::clone(shelf),
             principal: Arc::clone(&request.principal),
@@ -208,9 +217,9 @@ impl ExchangeRecording {
             _place: place,
         });
         let (tell, arrived) = oneshot::channel();
-        let working = Arc::clone(&desk);
+        let working = Arc::clone(&task);
         gateway.runtime.spawn_blocking(move || working.arrive(&request, tell));
-        Ok(Self { desk, arrived: Some(arrived), counted: None })
+        Ok(Self { task, arrived: Some(arrived), counted: None })
     }
 
     /// Waits until the request is recorded and composed, or until it is known to be sent as it came.
@@ -243,12 +252,12 @@ impl ExchangeRecording {
 
     /// Composes the request again, smaller; `None` if that is impossible.
     pub(super) async fn compose_smaller(&self, refused: OverlongRequest) -> Option<RewrittenRequest> {
-        self.anew(move |desk, arrived| desk.smaller(arrived, &refused)).await
+        self.anew(move |task, arrived| task.smaller(arrived, &refused)).await
     }
 
     /// Composes the request again, with what its model asked back for; `None` if that is impossible.
     pub(super) async fn recall(&self, asked: RecallRequest) -> Option<RecallContinuation> {
-        self.anew(move |desk, arrived| desk.recall(arrived, &asked)).await
+        self.anew(move |task, arrived| task.recall(arrived, &asked)).await
     }
 
     /// Runs `make` for a request that is recorded, on a thread that may block.
@@ -257,7 +266,7 @@ impl ExchangeRecording {
         work: impl FnOnce(&RecordTask, &mut RecordedRequest) -> Option<T> + Send + 'static,
     ) -> Option<T> {
         let mut arrived = {
-            let mut stage = self.desk.stage();
+            let mut stage = self.task.stage();
             match std::mem::replace(&mut *stage, RecordStage::Arriving) {
                 RecordStage::Arrived(Ok(arrived)) => arrived,
                 other => {
@@ -267,8 +276,8 @@ impl ExchangeRecording {
             }
         };
         let (tell, told) = oneshot::channel();
-        let working = Arc::clone(&self.desk);
-        self.desk.gateway.runtime.spawn_blocking(move || {
+        let working = Arc::clone(&self.task);
+        self.task.gateway.runtime.spawn_blocking(move || {
             let made = unless_it_panics(|| work(&working, &mut arrived)).flatten();
             working.hands_over(tell, arrived, made, |heard| heard);
         });
@@ -278,16 +287,16 @@ impl ExchangeRecording {
     /// Records how the exchange ended.
     pub(super) fn finish(self, departure: RequestCompletion) {
         let departure = Box::new(departure);
-        let mut stage = self.desk.stage();
+        let mut stage = self.task.stage();
         match std::mem::replace(&mut *stage, RecordStage::Gone) {
             RecordStage::Arriving => *stage = RecordStage::Leaving(departure),
             RecordStage::Arrived(arrived) => {
                 drop(stage);
                 if is_soon_read(&arrived, &departure) {
-                    return self.desk.depart(arrived, *departure);
+                    return self.task.depart(arrived, *departure);
                 }
-                let runtime = self.desk.gateway.runtime.clone();
-                runtime.spawn_blocking(move || self.desk.depart(arrived, *departure));
+                let runtime = self.task.gateway.runtime.clone();
+                runtime.spawn_blocking(move || self.task.depart(arrived, *departure));
             }
             // An exchange has one recording, which ends with this.
             RecordStage::Leaving(_) | RecordStage::Gone => {}
@@ -497,7 +506,7 @@ impl RecordTask {
         let (gateway, principal) = (Arc::clone(&self.gateway), Arc::clone(&self.principal));
         counts.count_observation(&gateway.metrics);
         match recorded {
-            Ok((ticket, recorder)) => self.finish(ticket, &recorder, end, done),
+            Ok((ticket, recorder)) => self.finish(ticket, recorder, end, done),
             // The receiver may be gone: the client may have disconnected.
             Err(reason) => drop(done.send(Err(reason))),
         }
@@ -508,25 +517,22 @@ impl RecordTask {
     fn finish(
         self: Arc<Self>,
         ticket: PendingRecord,
-        recorder: &Arc<TrafficRecorder>,
+        recorder: Arc<TrafficRecorder>,
         end: EndedExchange,
         done: oneshot::Sender<RecordResult>,
     ) {
-        let owner = Arc::clone(recorder);
-        recorder.finish_then(ticket, end, move |finish| {
-            let written = match finish {
+        let pending = recorder.begin_finish(ticket, end);
+        // The thread of the connection waits, if this is one: it has the answer, and no other has to wake for it.
+        let runtime = Handle::try_current().unwrap_or_else(|_| self.gateway.runtime.clone());
+        runtime.spawn(async move {
+            match pending.outcome().await {
                 Ok(FinishOutcome::Unsettled(unfinished)) => {
                     let runtime = self.gateway.runtime.clone();
-                    runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
-                    return;
+                    runtime.spawn_blocking(move || self.departed(recorder.settle(*unfinished), done));
                 }
-                Ok(FinishOutcome::Done) => Ok(()),
-                Err(error) => Err(error),
-            };
-            // The writing thread must not drop the last reference to its own store. This task keeps
-            // the gateway alive.
-            drop(owner);
-            self.departed(written, done);
+                Ok(FinishOutcome::Done) => self.departed(Ok(()), done),
+                Err(error) => self.departed(Err(error), done),
+            }
         });
     }
 

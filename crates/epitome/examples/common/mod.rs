@@ -20,7 +20,7 @@ const TOOLS: [(&str, &str, &str); 3] = [
 ];
 
 /// The definitions of the tools, as the list that a provider takes.
-pub(crate) fn tools(format: Format) -> String {
+pub(crate) fn tools(format: Format) -> Value {
     let tool = |(name, description, argument): (&str, &str, &str)| {
         let schema =
             json!({"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]});
@@ -34,7 +34,7 @@ pub(crate) fn tools(format: Format) -> String {
             Format::Gemini => unreachable!("it is tried in tests of its own"),
         }
     };
-    Value::Array(TOOLS.map(tool).to_vec()).to_string()
+    Value::Array(TOOLS.map(tool).to_vec())
 }
 
 /// Does what a model asks for, with all the rights of whoever started the agent: a real one would ask first.

@@ -13,7 +13,7 @@ use epitome_store::{
 use epitome_wire::incoming::with_unit_digests;
 use uuid::Uuid;
 
-use crate::rewrite::as_client_saw;
+use crate::{rewrite::as_client_saw, session::answer_reader::beside_history};
 
 use super::{
     EndedExchange, ExchangeOutcome, MAX_PLACE_ATTEMPTS, PendingRecord, PlacementKind, RecordError,
@@ -75,16 +75,9 @@ pub(super) fn answer(known: &RecorderCache, ticket: &PendingRecord, end: EndedEx
         ExchangeOutcome::Refused
         | ExchangeOutcome::Cut
         | ExchangeOutcome::Cancelled
-        | ExchangeOutcome::Unreached => answer.into_iter().map(beside_the_history).collect(),
+        | ExchangeOutcome::Unreached => answer.into_iter().map(beside_history).collect(),
     };
     came.into_iter().map(|event| at(event, end.at)).collect()
-}
-
-fn beside_the_history(event: Event) -> Event {
-    match event.fact {
-        Fact::UsageReported { .. } | Fact::Carried { .. } => Event { normal: None, ..event },
-        _ => Event { fact: Fact::Carried { kind: "answer_cut".to_owned() }, normal: None, ..event },
-    }
 }
 
 impl TrafficRecorder {
@@ -128,7 +121,7 @@ impl TrafficRecorder {
         request: &mut ThreadCommit,
         ended: &mut Vec<CommitRecord>,
     ) -> Result<(), RecordError> {
-        self.lives.forget(request.thread);
+        self.threads.forget(request.thread);
         let mut records = deferred_commit::calls_of(request);
         // The number of calls that others made meanwhile does not concern the fork.
         records.retain(|record| !matches!(record, CommitRecord::CallsSoFar(_)));
@@ -257,10 +250,10 @@ impl TrafficRecorder {
             Fact::AssistantSaid { answer, .. } => answer.clone(),
             _ => None,
         });
-        if let (Some(usage), Some(live)) = (&usage, self.lives.get(ticket.thread)) {
-            live.counted(call, usage);
+        if let (Some(usage), Some(cached)) = (&usage, self.threads.get(ticket.thread)) {
+            cached.counted(call, usage);
         }
-        let setup = ticket.live.as_ref().map(|live| live.setup());
+        let setup = ticket.cached.as_ref().map(|cached| cached.setup());
         let profile = setup.as_ref().and_then(|setup| setup.profile.as_ref());
         let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
         NewCallOutcome { call, time: Some(at), answer: name, usage, cost, error: None, refusal: None }
@@ -271,7 +264,7 @@ impl TrafficRecorder {
     pub fn note_call_not_sent(&self, ticket: &mut PendingRecord, at: Timestamp) -> Result<(), RecordError> {
         let Some(call) = ticket.call.take() else { return Ok(()) };
         if ticket.unwritten.as_ref().is_some_and(|unwritten| unwritten.drop_call()) {
-            self.lives.forget(ticket.thread);
+            self.threads.forget(ticket.thread);
             return Ok(());
         }
         let error = Some("never left: it was not ready in time".to_owned());

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use epitome_core::{AnnotatedEvent, Digest, Seq, ThreadId, event::Summary};
 use epitome_store::{
-    StoreError, ThreadHead,
+    CommitOutcome, PendingCommit, StoreError, ThreadHead,
     records::{CommitReceipt, CommitRecord, ThreadCommit},
 };
 use epitome_wire::caller::RequestPurpose;
 
 use crate::{
-    rewrite::{RecallAnswerForm, ThreadCache, recall_results},
+    rewrite::{CachedThread, RecallAnswerForm, ThreadCache, recall_results},
     session::pending_updates::AppendedEvents,
 };
 
@@ -51,6 +51,61 @@ pub struct UnfinishedRequest {
     newest: Option<Digest>,
     /// Place at which it waited for its answer.
     place: (ThreadId, Seq),
+}
+
+/// The end of a request that was handed to the store. Dropped, it is written all the same, but the recorder finds that
+/// out only from the store.
+#[derive(Debug)]
+#[must_use = "an outcome may be unsettled, and then nothing is written"]
+pub struct PendingFinish {
+    /// `None` if another thread is about to write the request.
+    commit: Option<PendingCommit>,
+    unfinished: Box<UnfinishedRequest>,
+    /// The cached state of its thread, if its request was composed.
+    cached: Option<Arc<CachedThread>>,
+    known: Arc<RecorderCache>,
+    threads: Arc<ThreadCache>,
+}
+
+impl PendingFinish {
+    /// The outcome, once the store has written.
+    pub async fn outcome(mut self) -> Result<FinishOutcome, RecordError> {
+        match self.commit.take() {
+            Some(commit) => self.noted(commit.await),
+            None => Ok(FinishOutcome::Unsettled(self.unfinished)),
+        }
+    }
+
+    /// The same for a thread that may block.
+    pub fn wait(mut self) -> Result<FinishOutcome, RecordError> {
+        match self.commit.take() {
+            Some(commit) => self.noted(commit.wait()),
+            None => Ok(FinishOutcome::Unsettled(self.unfinished)),
+        }
+    }
+
+    /// Notes the outcome of the commit in what the recorder remembers.
+    fn noted(self, written: CommitOutcome) -> Result<FinishOutcome, RecordError> {
+        let Self { mut unfinished, cached, known, threads, .. } = self;
+        match written {
+            Ok(CommitReceipt { head, .. }) => {
+                let thread = unfinished.ticket.thread;
+                let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
+                let appended = AppendedEvents { after, events, head };
+                match cached {
+                    Some(cached) => cached.appended(appended),
+                    None => threads.appended(thread, appended),
+                }
+                unfinished.ends(&known, (thread, head));
+                Ok(FinishOutcome::Done)
+            }
+            Err(error) if error.is_conflict() => Ok(FinishOutcome::Unsettled(unfinished)),
+            Err(error) => {
+                unfinished.is_lost(&known, &threads);
+                Err(error.into())
+            }
+        }
+    }
 }
 
 impl UnfinishedRequest {
@@ -153,9 +208,9 @@ impl UnfinishedRequest {
     }
 
     /// Notes that it cannot be written: the cached state of its thread may contain it, and is dropped.
-    fn is_lost(&self, known: &RecorderCache, lives: &ThreadCache) {
+    fn is_lost(&self, known: &RecorderCache, threads: &ThreadCache) {
         self.no_longer_waits(known);
-        lives.forget(self.ticket.thread);
+        threads.forget(self.ticket.thread);
     }
 
     fn no_longer_waits(&self, known: &RecorderCache) {
@@ -172,41 +227,14 @@ impl TrafficRecorder {
         self.settle(UnfinishedRequest::new(self, ticket, end))
     }
 
-    /// The same without waiting for the store to write. `then` is called with the result, at once or by the thread
-    /// that writes, and must not wait for the store either. It is dropped without a call if that thread dies.
-    pub fn finish_then(
-        &self,
-        ticket: PendingRecord,
-        end: EndedExchange,
-        then: impl FnOnce(Result<FinishOutcome, RecordError>) + Send + 'static,
-    ) {
+    /// Hands the end of a request to the store without waiting until it is written.
+    pub fn begin_finish(&self, ticket: PendingRecord, end: EndedExchange) -> PendingFinish {
         let mut unfinished = Box::new(UnfinishedRequest::new(self, ticket, end));
-        if let Err(CommitBusyError) = unfinished.try_join() {
-            return then(Ok(FinishOutcome::Unsettled(unfinished)));
-        }
-        let (known, lives) = (Arc::clone(&self.known), Arc::clone(&self.lives));
+        let commit = unfinished.try_join().ok().map(|()| self.store.submit(unfinished.commit()));
         // The next request to be composed is spared a read of the events written here.
-        let live = unfinished.ticket.call.and_then(|_| self.lives.get(unfinished.ticket.thread));
-        self.store.submit(unfinished.commit()).then(move |written| {
-            then(match written {
-                Ok(CommitReceipt { head, .. }) => {
-                    let thread = unfinished.ticket.thread;
-                    let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
-                    let appended = AppendedEvents { after, events, head };
-                    match live {
-                        Some(live) => live.appended(appended),
-                        None => lives.appended(thread, appended),
-                    }
-                    unfinished.ends(&known, (thread, head));
-                    Ok(FinishOutcome::Done)
-                }
-                Err(error) if error.is_conflict() => Ok(FinishOutcome::Unsettled(unfinished)),
-                Err(error) => {
-                    unfinished.is_lost(&known, &lives);
-                    Err(error.into())
-                }
-            });
-        });
+        let cached = unfinished.ticket.call.and_then(|_| self.threads.get(unfinished.ticket.thread));
+        let (known, threads) = (Arc::clone(&self.known), Arc::clone(&self.threads));
+        PendingFinish { commit, unfinished, cached, known, threads }
     }
 
     /// Writes the end of a request, wherever it belongs by now, and waits for the store.
@@ -217,7 +245,7 @@ impl TrafficRecorder {
                 Ok(())
             }
             Err(error) => {
-                unfinished.is_lost(&self.known, &self.lives);
+                unfinished.is_lost(&self.known, &self.threads);
                 Err(error)
             }
         }
@@ -235,7 +263,7 @@ impl TrafficRecorder {
             let head = match self.store.commit(commit.clone()) {
                 Ok(head) => return Ok((unfinished.ticket.thread, head)),
                 Err(error) if error.is_conflict() && unfinished.ticket.relayed.is_some() => {
-                    self.lives.forget(unfinished.ticket.thread);
+                    self.threads.forget(unfinished.ticket.thread);
                     if let StoreError::Conflict { head, .. } = error {
                         head
                     } else {

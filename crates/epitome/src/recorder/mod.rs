@@ -23,7 +23,7 @@ use epitome_core::{
     AnnotatedEvent, Digest, Event, Seq, SessionId, ThreadId, event::Timestamp, id::ModelName,
 };
 use epitome_store::{
-    Store, StoreError, ThreadHead, ThreadStart,
+    CommitOutcome, PendingCommit, Store, StoreError, ThreadHead, ThreadStart,
     records::{CommitRecord, ThreadCommit, ThreadOpening},
 };
 use epitome_wire::{
@@ -38,10 +38,10 @@ use crate::{
     session::{SessionError, call_input::WriteTiming},
 };
 
-pub use self::finish::{FinishOutcome, UnfinishedRequest};
+pub use self::finish::{FinishOutcome, PendingFinish, UnfinishedRequest};
 pub(crate) use self::received_request::{MAX_PLACE_ATTEMPTS, ReceivedRequest};
 use self::{
-    deferred_commit::{DeferredCommit, RelationMark},
+    deferred_commit::{DeferredCommit, DeferredCommitGuard, RelationMark},
     placement::{RequestPlace, ThreadKind},
     recorder_cache::RecorderCache,
 };
@@ -62,7 +62,7 @@ pub struct TrafficRecorder {
     pub(crate) memo: MessageMemo,
     known: Arc<RecorderCache>,
     /// Cached state of threads whose requests are composed.
-    pub(crate) lives: Arc<ThreadCache>,
+    pub(crate) threads: Arc<ThreadCache>,
 }
 
 /// An incoming request.
@@ -105,7 +105,7 @@ pub struct PendingRecord {
     /// Number of its call, if it was relayed as it came.
     pub relayed: Option<u64>,
     /// Cached state of the thread in which the call was made.
-    pub(crate) live: Option<Arc<CachedThread>>,
+    pub(crate) cached: Option<Arc<CachedThread>>,
     /// The first event that the client does not have though its provider does.
     pub(crate) unsent: Option<Seq>,
     /// True if its provider keeps the answer.
@@ -229,6 +229,49 @@ pub enum RecordError {
     Busy,
 }
 
+/// Requests that were handed to the store before their answers came. Answers that come meanwhile wait for them.
+#[derive(Debug)]
+#[must_use = "what could not be written is put back"]
+pub struct PendingRequests {
+    commits: Vec<PendingRequest>,
+    known: Arc<RecorderCache>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct PendingRequest {
+    commit: PendingCommit,
+    leaving: DeferredCommitGuard,
+    unwritten: Arc<DeferredCommit>,
+}
+
+impl PendingRequests {
+    /// Returns when all are written; those that cannot be are put back.
+    pub async fn written(self) {
+        for PendingRequest { commit, leaving, unwritten } in self.commits {
+            leaving.noted(&commit.await, &unwritten, &self.known);
+        }
+    }
+
+    /// The same for a thread that may block.
+    pub fn wait(self) {
+        for PendingRequest { commit, leaving, unwritten } in self.commits {
+            leaving.noted(&commit.wait(), &unwritten, &self.known);
+        }
+    }
+}
+
+impl DeferredCommitGuard {
+    /// Notes the outcome of its commit.
+    fn noted(self, written: &CommitOutcome, unwritten: &Arc<DeferredCommit>, known: &RecorderCache) {
+        match written {
+            Ok(_) => known.forget_deferred(unwritten),
+            // Its answer will report the fault, or find another place.
+            Err(_) => self.put_back(),
+        }
+    }
+}
+
 /// A request at its place, apart from the commit that writes it.
 #[derive(Debug)]
 pub(crate) struct PlacedRequest {
@@ -242,7 +285,7 @@ pub(crate) struct PlacedRequest {
 impl TrafficRecorder {
     /// Records into `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, memo: MessageMemo::new(MEMO_MESSAGES), known: Arc::default(), lives: Arc::default() }
+        Self { store, memo: MessageMemo::new(MEMO_MESSAGES), known: Arc::default(), threads: Arc::default() }
     }
 
     /// The store.
@@ -288,20 +331,18 @@ impl TrafficRecorder {
     /// Notes that a principal's request went on without being recorded: it is unknown how much their provider's cache
     /// holds of it.
     pub fn note_unread(&self, principal: &str, at: Timestamp) {
-        self.lives.clients.note_unread(principal, at);
+        self.threads.clients.note_unread(principal, at);
     }
 
-    /// Has requests written that came before a time and still wait for their answers. Does not wait for the store.
-    pub fn write_deferred_before(&self, time: Timestamp) {
+    /// Hands requests to the store that came before a time and still wait for their answers. Does not wait for the store.
+    pub fn write_deferred_before(&self, time: Timestamp) -> PendingRequests {
+        let mut commits = Vec::new();
         for unwritten in self.known.unwritten_before(time) {
             let Ok(Some(leaving)) = unwritten.try_claim() else { continue };
-            let known = Arc::clone(&self.known);
-            self.store.submit(leaving.commit.clone()).then(move |written| match written {
-                Ok(_) => known.forget_deferred(&unwritten),
-                // Its answer will report the fault, or find another place.
-                Err(_) => leaving.put_back(),
-            });
+            let commit = self.store.submit(leaving.commit.clone());
+            commits.push(PendingRequest { commit, leaving, unwritten });
         }
+        PendingRequests { commits, known: Arc::clone(&self.known) }
     }
 
     /// Writes the requests that have one of these marks, and returns their number.
@@ -309,7 +350,7 @@ impl TrafficRecorder {
         let unwritten = self.known.unwritten(marks);
         for unwritten in &unwritten {
             if !unwritten.write(&*self.store)? {
-                self.lives.forget(unwritten.thread);
+                self.threads.forget(unwritten.thread);
             }
             self.known.forget_deferred(unwritten);
             self.known.forget(unwritten.thread);
@@ -323,7 +364,7 @@ impl TrafficRecorder {
         let is_down = unwritten.write(&*self.store)?;
         self.known.forget_deferred(unwritten);
         if !is_down {
-            self.lives.forget(ticket.thread);
+            self.threads.forget(ticket.thread);
         }
         Ok(is_down)
     }
@@ -392,7 +433,7 @@ impl TrafficRecorder {
         writing: WriteTiming,
     ) -> Result<PendingRecord, RecordError> {
         let ReceivedRequest { arrival, seen, .. } = request;
-        self.lives.clients.note_relayed(arrival.principal, seen, arrival.at);
+        self.threads.clients.note_relayed(arrival.principal, seen, arrival.at);
         let is_fork =
             matches!(&place.opens, Some(opens) if matches!(opens.thread.start, ThreadStart::Fork { .. }));
         if is_fork || (place.new.is_empty() && place.opens.is_none()) {
@@ -423,7 +464,7 @@ impl TrafficRecorder {
         let mut ticket = self.note_written(placed, head, None);
         ticket.relayed = call;
         if let Some(relayed) = relayed.filter(|_| call.is_some()) {
-            self.lives.note_relayed(thread, relayed);
+            self.threads.note_relayed(thread, relayed);
         }
         if let Some(commit) = unwritten {
             self.leave_unwritten(&mut ticket, commit, request);
@@ -448,7 +489,7 @@ impl TrafficRecorder {
             commit.records = records;
             match self.store.commit(commit) {
                 Ok(_) => {
-                    self.lives.note_relayed(thread, relayed);
+                    self.threads.note_relayed(thread, relayed);
                     return Ok(Some(call));
                 }
                 Err(error) if error.is_conflict() && tries < MAX_PLACE_ATTEMPTS => tries += 1,
@@ -463,7 +504,7 @@ impl TrafficRecorder {
         thread: ThreadId,
         opens: Option<&ThreadOpening>,
     ) -> Result<Option<RelayedThread>, StoreError> {
-        audited(thread, self.lives.relayed(&*self.store, thread, opens))
+        audited(thread, self.threads.relayed(&*self.store, thread, opens))
     }
 
     /// Leaves a request to be written with its answer.
@@ -507,7 +548,7 @@ impl TrafficRecorder {
             model: seen.model(),
             call: None,
             relayed: None,
-            live: None,
+            cached: None,
             unsent: None,
             keeps_answer: seen.keeps_answer(),
             principal: arrival.principal.to_owned(),

@@ -18,18 +18,19 @@ use crate::session::{
 /// Makes the next request of a thread from its client's. `None` if the log has another history, or if it would be too
 /// large.
 pub(super) fn rewrite_request(
-    live: &CachedThread,
+    cached: &CachedThread,
     (after, mut arriving): (Seq, CallInput),
     mut request: RewriteInput<'_, '_>,
 ) -> Result<Option<(PreparedCall, RewrittenRequest)>, SessionError> {
-    let mut loom = live.rewrite_state()?;
-    arriving.recall = loom.recall_offer(&request);
+    let mut rewrite_state = cached.rewrite_state()?;
+    arriving.recall = rewrite_state.recall_offer(&request);
     let is_new_thread = arriving.opens.is_some();
-    let mut state = live.desk.state_for_client(after, &mut arriving)?;
-    let committed = commit_client_call(live, &mut state, &mut loom, (after, arriving), &mut request);
+    let mut state = cached.engine.state_for_client(after, &mut arriving)?;
+    let committed =
+        commit_client_call(cached, &mut state, &mut rewrite_state, (after, arriving), &mut request);
     let restored = match &committed {
         Ok(Some(_)) => Ok(()),
-        Ok(None) | Err(_) => live.desk.restore_state(&mut state, is_new_thread),
+        Ok(None) | Err(_) => cached.engine.restore_state(&mut state, is_new_thread),
     };
     drop(state);
     let Some(CommittedCall { made, body, is_warm, is_unread, lifetime }) =
@@ -44,16 +45,16 @@ pub(super) fn rewrite_request(
         let known = RequestCacheFacts {
             full,
             after: made.tokens,
-            of_session: loom.last_sent().filter(|_| is_warm),
-            is_asked: loom.asks_for_cache(),
+            of_session: rewrite_state.last_sent().filter(|_| is_warm),
+            is_asked: rewrite_state.asks_for_cache(),
             is_unread,
         };
-        loom.client = held.cache(held.tokens(&request.frame, full), known);
+        rewrite_state.client = held.cache(held.tokens(&request.frame, full), known);
     }
-    let cache = loom.client;
-    loom.note_sent(request, script, grown);
+    let cache = rewrite_state.client;
+    rewrite_state.note_sent(request, script, grown);
     let done = RewriteReport {
-        call: Some((live.desk.thread, made.call)),
+        call: Some((cached.engine.thread, made.call)),
         epoch: made.epoch,
         cause: made.cause.as_ref().map(ToString::to_string),
         before: full,
@@ -78,13 +79,13 @@ struct CommittedCall {
 /// Decides, writes and commits a client's call. `None` if its client has another history than the log, or if it would be
 /// too large.
 fn commit_client_call(
-    live: &CachedThread,
+    cached: &CachedThread,
     state: &mut SessionState,
-    loom: &mut RewriteState,
+    rewrite_state: &mut RewriteState,
     (after, arriving): (Seq, CallInput),
     request: &mut RewriteInput<'_, '_>,
 ) -> Result<Option<CommittedCall>, SessionError> {
-    let engine = &*live.desk;
+    let engine = &*cached.engine;
     let mut draft = CallDraft::for_client(engine, state, arriving)?;
     let (is_warm, is_unread) = (state.is_warm(engine.now()), state.cache.is_unread());
     let lifetime = state.cache_lifetime();
@@ -92,7 +93,9 @@ fn commit_client_call(
         return Ok(None);
     }
     request.recall = state.offers_recall();
-    let Some((written, body)) = loom.write_body(&*engine.store, state, &mut draft, request, after)? else {
+    let Some((written, body)) =
+        rewrite_state.write_body(&*engine.store, state, &mut draft, request, after)?
+    else {
         return Ok(None);
     };
     let made = draft.commit(engine, state, written)?;

@@ -94,7 +94,7 @@ pub(super) fn without_examples(
 /// summarise them.
 pub(super) fn with_examples(
     store: &dyn Store,
-    live: &CachedThread,
+    cached: &CachedThread,
     place: &RequestPlace,
     seen: &IncomingRequest<'_>,
 ) -> Result<Option<RequestPlace>, SessionError> {
@@ -102,7 +102,7 @@ pub(super) fn with_examples(
         return Ok(None);
     }
     let (budget, new) = {
-        let state = live.desk.state()?;
+        let state = cached.engine.state()?;
         let (context, budget) = (state.view().context(), state.budget());
         // No token is shorter than a byte: nearly always nothing need be counted.
         let bytes = Tokens(place.new.iter().map(|event| event.raw.json.len() as u64).sum());
@@ -119,7 +119,7 @@ pub(super) fn with_examples(
     if thread.start != ThreadStart::Root {
         return Ok(None);
     }
-    let (setup, seen_first) = (live.setup(), client_examples::first_seen(store, place.thread)?);
+    let (setup, seen_first) = (cached.setup(), client_examples::first_seen(store, place.thread)?);
     let room = example_room(&setup, &budget);
     let room = ExampleBudget { asked: new, ..room };
     let mut new = seen.events(0);

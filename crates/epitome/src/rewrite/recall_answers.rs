@@ -56,13 +56,13 @@ pub fn recall(
     arrival: &RequestArrival<'_>,
     recalls: &RecallCalls,
 ) -> Result<Option<RewrittenRequest>, RecordError> {
-    let (Some(call), Some(live)) = (ticket.call, recorder.lives.of(ticket)) else { return Ok(None) };
+    let (Some(call), Some(cached)) = (ticket.call, recorder.threads.of(ticket)) else { return Ok(None) };
     let mut seen = IncomingRequest::read(arrival.format, arrival.body, &recorder.memo)?;
     recorder.resolve(arrival.principal, &mut seen)?;
     if !recorder.write_now(ticket)? {
         return Ok(None);
     }
-    let (events, records) = recall_exchange(recorder, ticket, (call, &live), arrival, recalls)?;
+    let (events, records) = recall_exchange(recorder, ticket, (call, &cached), arrival, recalls)?;
     let mut after = ticket.head;
     let mut tries = 0;
     loop {
@@ -76,12 +76,12 @@ pub fn recall(
             takes_tools: true,
             ..RewriteInput::new(&seen, frame, arrival.shared)
         };
-        let made = rewrite_request(&live, (after, arriving), request);
+        let made = rewrite_request(&cached, (after, arriving), request);
         if let Err(SessionError::Store(error)) = &made
             && tries < MAX_PLACE_ATTEMPTS
             && let Some(head) = moved_unsaid(recorder, ticket, error)?
         {
-            if let Err(error) = live.reload() {
+            if let Err(error) = cached.reload() {
                 return mark_replaced(recorder, ticket, Err(error));
             }
             (after, tries) = (head, tries + 1);
@@ -99,7 +99,7 @@ pub fn recall(
 fn recall_exchange(
     recorder: &TrafficRecorder,
     ticket: &PendingRecord,
-    (call, live): (u64, &CachedThread),
+    (call, cached): (u64, &CachedThread),
     arrival: &RequestArrival<'_>,
     recalls: &RecallCalls,
 ) -> Result<(Vec<AnnotatedEvent>, Vec<CommitRecord>), RecordError> {
@@ -107,7 +107,7 @@ fn recall_exchange(
     let answer = format.decode_response(&recalls.answer)?;
     let records = vec![CommitRecord::Outcome(recorder.outcome_of(ticket, call, &answer, arrival.at))];
     let mut events = hidden_calls(ticket, with_unit_digests(format, answer));
-    let most = live.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
+    let most = cached.remaining_chars()?.map_or(MAX_RECALL_CHARS, |room| (room / 2).min(MAX_RECALL_CHARS));
     let each = most / recalls.calls.len().max(1);
     events.extend(recall_results(&**recorder.store(), ticket.thread, format, &recalls.calls, each));
     Ok((events.into_iter().map(|event| event.at(Some(arrival.at)).into()).collect(), records))

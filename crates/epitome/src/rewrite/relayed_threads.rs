@@ -57,7 +57,7 @@ impl RelayedThreadCache {
 
     /// Remembers a thread.
     pub(super) fn put(&self, thread: ThreadId, relayed: RelayedThread) {
-        let weight = Tokens(relayed.loom.weight() as u64 / 4 + 500);
+        let weight = Tokens(relayed.rewrite_state.weight() as u64 / 4 + 500);
         self.kept().put(thread, relayed, weight);
     }
 
@@ -67,7 +67,7 @@ impl RelayedThreadCache {
         if let Some(mut relayed) = kept.take(thread)
             && relayed.appended(appended)
         {
-            let weight = Tokens(relayed.loom.weight() as u64 / 4 + 500);
+            let weight = Tokens(relayed.rewrite_state.weight() as u64 / 4 + 500);
             kept.put(thread, relayed, weight);
         }
     }
@@ -81,7 +81,7 @@ impl RelayedThreadCache {
 /// Cached state of a thread whose requests are relayed: all of it can be read from the store again.
 #[derive(Debug)]
 pub(crate) struct RelayedThread {
-    loom: RewriteState,
+    rewrite_state: RewriteState,
     /// End of the thread.
     head: ThreadHead,
     /// Number of calls in its view.
@@ -95,18 +95,19 @@ pub(crate) struct RelayedThread {
 impl RelayedThread {
     /// For a thread that is made with its first request.
     pub(super) fn fresh() -> Self {
-        let (loom, recent) = (RewriteState::default(), VecDeque::new());
-        Self { loom, head: ThreadHead::START, calls: 0, recent, is_named: false }
+        let (rewrite_state, recent) = (RewriteState::default(), VecDeque::new());
+        Self { rewrite_state, head: ThreadHead::START, calls: 0, recent, is_named: false }
     }
 
     /// For an existing thread.
     pub(super) fn read(store: &dyn Store, thread: ThreadId) -> Result<Self, SessionError> {
-        let mut loom = RewriteState::restore(store, thread)?;
-        loom.drop_plan();
+        let mut rewrite_state = RewriteState::restore(store, thread)?;
+        rewrite_state.drop_plan();
         let calls = store.last_call(thread)?.map_or(0, |row| row.number + 1);
-        let begins = store.last_client_compaction(thread, loom.units.through())?.unwrap_or(Seq::START.next());
+        let begins =
+            store.last_client_compaction(thread, rewrite_state.units.through())?.unwrap_or(Seq::START.next());
         let mut read =
-            Self { loom, head: ThreadHead::START, calls, recent: VecDeque::new(), is_named: false };
+            Self { rewrite_state, head: ThreadHead::START, calls, recent: VecDeque::new(), is_named: false };
         read.head.seq = begins.previous();
         read.read_on(store, thread)?;
         Ok(read)
@@ -118,7 +119,7 @@ impl RelayedThread {
             let page = store.read(thread, self.head.seq.next(), PAGE)?;
             let full = page.len() == PAGE;
             for logged in page {
-                self.loom.units.push(&logged);
+                self.rewrite_state.units.push(&logged);
                 self.head = ThreadHead { seq: logged.id.seq, link: logged.link };
                 self.recent.push_back((logged.id.seq, AnnotatedEvent::from(logged.event)));
             }
@@ -142,8 +143,8 @@ impl RelayedThread {
     fn push(&mut self, event: &AnnotatedEvent) {
         let (seq, link) = (self.head.seq.next(), event.link_after(self.head.link));
         self.head = ThreadHead { seq, link };
-        if seq > self.loom.units.through() {
-            self.loom.units.take(seq, event.normal, link.normal);
+        if seq > self.rewrite_state.units.through() {
+            self.rewrite_state.units.take(seq, event.normal, link.normal);
         }
         self.recent.push_back((seq, event.clone()));
     }
@@ -213,19 +214,19 @@ impl RelayedThread {
         arrival: &RequestArrival<'_>,
         seen: &IncomingRequest<'_>,
     ) -> Result<RelayedBody, SessionError> {
-        let count = self.loom.units.ends(seen.units().iter().map(|unit| unit.digest)).len();
+        let count = self.rewrite_state.units.ends(seen.units().iter().map(|unit| unit.digest)).len();
         let is_here = seen.follows() == PriorHistory::Nothing;
         let frame = seen.frame().filter(|frame| is_here && frame.is_whole() && frame.units.len() <= count);
         let frame = frame.unwrap_or_else(|| seen.unframed());
         let request = RewriteInput::new(seen, frame, arrival.shared);
-        let units = self.loom.units.clone();
+        let units = self.rewrite_state.units.clone();
         let between = request.frame.between;
         let items = || {
             let items = self.recent.iter().filter(|(_, event)| is_item(event));
             items.map(|(seq, event)| (*seq, &*event.raw.json)).collect()
         };
         let mut logged = LoggedUnitForms::new(&units, between, items);
-        self.loom.relay(store, request, &mut logged)
+        self.rewrite_state.relay(store, request, &mut logged)
     }
 }
 

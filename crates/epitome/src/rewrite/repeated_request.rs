@@ -36,11 +36,11 @@ pub fn compose_smaller(
     if ticket.call.is_none() {
         return compose_relayed(recorder, ticket, (&seen, frame), (arrival, composing), refused);
     }
-    let (Some(call), Some(live)) = (ticket.call, recorder.lives.of(ticket)) else { return Ok(None) };
+    let (Some(call), Some(cached)) = (ticket.call, recorder.threads.of(ticket)) else { return Ok(None) };
     let input = RewriteInput::new(&seen, frame, arrival.shared);
     let request = RewriteInput { unsent: ticket.unsent, takes_tools: true, ..input };
-    let made = smaller(&live, request, (call, refused));
-    live.work();
+    let made = smaller(&cached, request, (call, refused));
+    cached.work();
     mark_replaced(recorder, ticket, made)
 }
 
@@ -54,19 +54,19 @@ fn compose_relayed(
     refused: ContextOverflow,
 ) -> Result<Option<RewrittenRequest>, RecordError> {
     let Some(model) = seen.model() else { return Ok(None) };
-    let setup = recorder.lives.setup(&**recorder.store(), seen.format(), &model.0, composing);
+    let setup = recorder.threads.setup(&**recorder.store(), seen.format(), &model.0, composing);
     let window = composing.window.into_iter().chain(refused.limit).min();
     let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
     let place = (ticket.session, ticket.thread);
     let access = ThreadAccess { store: recorder.store(), composing, summariser: None };
-    let made = CachedThread::open(access, place, setup, None).and_then(|live| {
-        live.is_limited(limit)?;
+    let made = CachedThread::open(access, place, setup, None).and_then(|cached| {
+        cached.is_limited(limit)?;
         let input = RewriteInput::new(seen, frame, arrival.shared);
         let request = RewriteInput { takes_tools: seen.has_tools(), ..input };
-        Ok((rewrite_request(&live, (ticket.head, CallInput::default()), request)?, live))
+        Ok((rewrite_request(&cached, (ticket.head, CallInput::default()), request)?, cached))
     });
-    let made = made.map(|(made, live)| {
-        ticket.live = Some(Arc::new(live));
+    let made = made.map(|(made, cached)| {
+        ticket.cached = Some(Arc::new(cached));
         made
     });
     mark_replaced(recorder, ticket, made)
@@ -83,7 +83,7 @@ pub(super) fn mark_replaced(
         return Ok(Some(outgoing));
     }
     // The memory of a request that was rewritten in vain is wrong.
-    recorder.lives.forget(ticket.thread);
+    recorder.threads.forget(ticket.thread);
     match made {
         Err(SessionError::Store(error)) if !error.is_conflict() => Err(error.into()),
         _ => Ok(None),
@@ -92,11 +92,11 @@ pub(super) fn mark_replaced(
 
 /// The same request, after its provider refused it.
 fn smaller(
-    live: &CachedThread,
+    cached: &CachedThread,
     request: RewriteInput<'_, '_>,
     (call, refused): (u64, ContextOverflow),
 ) -> Result<Option<(PreparedCall, RewrittenRequest)>, SessionError> {
-    let tried = live.desk.note_overflow(call, refused)?;
-    let head = live.desk.state()?.head();
-    rewrite_request(live, (head, CallInput::default()), RewriteInput { below: Some(tried), ..request })
+    let tried = cached.engine.note_overflow(call, refused)?;
+    let head = cached.engine.state()?.head();
+    rewrite_request(cached, (head, CallInput::default()), RewriteInput { below: Some(tried), ..request })
 }

@@ -76,7 +76,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         wishes: &'r RequestOverrides,
     ) -> Result<Self, RecordError> {
         let request = recorder.receive(arrival)?;
-        let beginnings = recorder.lives.clients.beginnings(arrival.principal, &request.seen);
+        let beginnings = recorder.threads.clients.beginnings(arrival.principal, &request.seen);
         Ok(Self {
             recorder,
             composing,
@@ -137,7 +137,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
             && outgoing.done.left == RewriteStatus::Composed
         {
             let is_whole = outgoing.done.before == outgoing.done.after;
-            self.recorder.lives.clients.note_sent(&self.beginnings, arrival.at, is_whole);
+            self.recorder.threads.clients.note_sent(&self.beginnings, arrival.at, is_whole);
         }
         if self.has_left && !early_release::is_unchanged(&way, arrival.body) {
             self.recorder.note_call_not_sent(&mut ticket, arrival.at)?;
@@ -155,45 +155,45 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     ) -> Result<Option<RecordedDisposition>, RecordError> {
         let CallTarget { setup, limit } = target;
         let (session, thread) = (place.session, place.thread);
-        let live = match (&place.opens, self.recorder.lives.get(thread)) {
+        let cached = match (&place.opens, self.recorder.threads.get(thread)) {
             (Some(_), _) => Arc::new(CachedThread::fresh(self.access(), (session, thread), setup)),
-            (None, Some(live)) if live.is_set_up(&setup) => live,
+            (None, Some(cached)) if cached.is_set_up(&setup) => cached,
             (None, _) => match CachedThread::open(self.access(), (session, thread), setup, None) {
-                Ok(live) => Arc::new(live),
+                Ok(cached) => Arc::new(cached),
                 Err(error) => return self.give_up(thread, error),
             },
         };
-        if let Err(error) = live.is_limited(limit) {
+        if let Err(error) = cached.is_limited(limit) {
             return self.give_up(thread, error);
         }
         let unanswered = self.unanswered(&place);
-        match self.find_cramped(&live, &place.new, place.after, unanswered) {
+        match self.find_cramped(&cached, &place.new, place.after, unanswered) {
             Ok(false) => {}
             Ok(true) => return Ok(None),
             Err(error) => return self.give_up(thread, error),
         }
         if !self.is_cramped {
             let (store, seen) = (&**self.recorder.store(), &self.request.seen);
-            match fork_places::with_examples(store, &live, &place, seen) {
+            match fork_places::with_examples(store, &cached, &place, seen) {
                 Ok(None) => {}
                 Ok(Some(place)) => {
-                    let target = CallTarget { setup: live.setup(), limit };
+                    let target = CallTarget { setup: cached.setup(), limit };
                     return self.fork(place, &target, frame);
                 }
                 Err(error) => return self.give_up(thread, error),
             }
         }
-        live.summarise_with(self.summariser.as_ref());
+        cached.summarise_with(self.summariser.as_ref());
         let (commit, placed) = self.recorder.commit_at_place(&self.request, place);
         let ThreadCommit { after, events, records, opens, .. } = commit;
         let writing = if self.composing.with_answers { WriteTiming::MayWait } else { WriteTiming::Now };
         let taught = LimitTrust::Doubted;
         let arriving =
             CallInput { events, records, opens, taught, writing, unanswered, ..CallInput::default() };
-        match rewrite_request(&live, (after, arriving), self.input(frame)) {
+        match rewrite_request(&cached, (after, arriving), self.input(frame)) {
             Ok(Some((made, outgoing))) => {
                 let mut ticket = self.recorder.note_written(placed, made.head, Some(made.call));
-                self.keep(&mut ticket, &live, made.unwritten);
+                self.keep(&mut ticket, &cached, made.unwritten);
                 Ok(Some((ticket, RequestDisposition::Forward(outgoing))))
             }
             Ok(None) => self.give_up(thread, SessionError::Busy),
@@ -202,13 +202,13 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     }
 
     /// Keeps what the next request of the thread goes on from.
-    fn keep(&self, ticket: &mut PendingRecord, live: &Arc<CachedThread>, unwritten: Option<ThreadCommit>) {
-        self.recorder.lives.put(ticket.thread, live);
-        ticket.live = Some(Arc::clone(live));
+    fn keep(&self, ticket: &mut PendingRecord, cached: &Arc<CachedThread>, unwritten: Option<ThreadCommit>) {
+        self.recorder.threads.put(ticket.thread, cached);
+        ticket.cached = Some(Arc::clone(cached));
         if let Some(commit) = unwritten {
             self.recorder.leave_unwritten(ticket, commit, &self.request);
         }
-        live.work();
+        cached.work();
     }
 
     fn input(&self, frame: RequestFrame<'b>) -> RewriteInput<'_, 'b> {
@@ -217,7 +217,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         // A request for a summary that gives no tools may go to an endpoint that accepts none, and wants none called.
         let takes_tools = is_turn || seen.has_tools();
         let recall = self.composing.recall && is_turn;
-        let caches = &self.recorder.lives.clients;
+        let caches = &self.recorder.threads.clients;
         let client = Some(PrefixLookup { caches, beginnings: &self.beginnings, at: arrival.at });
         RewriteInput { recall, takes_tools, client, ..RewriteInput::new(seen, frame, arrival.shared) }
     }
@@ -260,7 +260,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         thread: ThreadId,
         error: SessionError,
     ) -> Result<Option<(PendingRecord, RequestDisposition)>, RecordError> {
-        self.recorder.lives.forget(thread);
+        self.recorder.threads.forget(thread);
         match error {
             SessionError::Request(CompactError::Refused(_)) if !self.is_cramped => {
                 self.is_cramped = true;
@@ -300,18 +300,18 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let mut ticket = self.recorder.write_at_place(&self.request, place)?;
         let setup = Arc::clone(&target.setup);
         let opened = CachedThread::open(self.access(), place_of, setup, inherited.as_ref());
-        let woven = opened.map(Arc::new).and_then(|live| {
-            live.is_limited(target.limit)?;
-            if self.find_cramped(&live, &new, after, unanswered)? {
-                return Ok((None, live));
+        let woven = opened.map(Arc::new).and_then(|cached| {
+            cached.is_limited(target.limit)?;
+            if self.find_cramped(&cached, &new, after, unanswered)? {
+                return Ok((None, cached));
             }
             let arriving = CallInput { taught: LimitTrust::Doubted, unanswered, ..CallInput::default() };
-            Ok((rewrite_request(&live, (ticket.head, arriving), self.input(frame))?, live))
+            Ok((rewrite_request(&cached, (ticket.head, arriving), self.input(frame))?, cached))
         });
         let error = match woven {
-            Ok((Some((made, outgoing)), live)) => {
+            Ok((Some((made, outgoing)), cached)) => {
                 self.recorder.move_to_head(&mut ticket, made.head, Some(made.call));
-                self.keep(&mut ticket, &live, None);
+                self.keep(&mut ticket, &cached, None);
                 return Ok(Some((ticket, RequestDisposition::Forward(outgoing))));
             }
             Ok((None, _)) => SessionError::Busy,
@@ -329,7 +329,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     /// without them.
     fn find_cramped(
         &mut self,
-        live: &CachedThread,
+        cached: &CachedThread,
         new: &[Event],
         after: Seq,
         unanswered: Option<Seq>,
@@ -339,7 +339,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         }
         let answered = unanswered.map_or(0, |first| first.0.saturating_sub(after.next().0));
         let asked = new.iter().skip(usize::try_from(answered).unwrap_or(usize::MAX));
-        let state = live.desk.state()?;
+        let state = cached.engine.state()?;
         let context = state.view().context();
         if !client_examples::are_in(context) {
             return Ok(false);
@@ -390,20 +390,20 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         focus: &str,
     ) -> Result<(PendingRecord, RequestDisposition), RecordError> {
         let place_of = (place.session, place.thread);
-        let known = if place.opens.is_none() { self.recorder.lives.get(place.thread) } else { None };
+        let known = if place.opens.is_none() { self.recorder.threads.get(place.thread) } else { None };
         let mut ticket = self.recorder.write_at_place(&self.request, place)?;
-        let live = match known.filter(|live| live.is_set_up(setup)) {
-            Some(live) => Ok(live),
+        let cached = match known.filter(|cached| cached.is_set_up(setup)) {
+            Some(cached) => Ok(cached),
             None => CachedThread::open(self.access(), place_of, Arc::clone(setup), None).map(Arc::new),
         };
         let focus = Some(focus).filter(|focus| !focus.is_empty());
-        let done = live.and_then(|live| {
-            live.summarise_with(self.summariser.as_ref());
-            live.is_limited(*limit)?;
-            let told = compact_session(&live.desk, focus)?;
-            let head = live.desk.state()?.head();
-            self.recorder.lives.put(ticket.thread, &live);
-            live.work();
+        let done = cached.and_then(|cached| {
+            cached.summarise_with(self.summariser.as_ref());
+            cached.is_limited(*limit)?;
+            let told = compact_session(&cached.engine, focus)?;
+            let head = cached.engine.state()?.head();
+            self.recorder.threads.put(ticket.thread, &cached);
+            cached.work();
             Ok((told, head))
         });
         match done {

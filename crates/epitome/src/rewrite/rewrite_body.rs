@@ -149,17 +149,18 @@ impl RewriteState {
     /// Reads the recorded state of a thread.
     pub(super) fn restore(store: &dyn Store, thread: ThreadId) -> Result<Self, SessionError> {
         let (taken, rendering) = MergedRewriteRecord::read(store, thread)?;
-        let mut loom =
+        let mut rewrite_state =
             Self { units: UnitEventMap::read(store, thread, Seq(u64::MAX >> 1))?, ..Self::default() };
         if let Some((number, hash)) = rendering {
             let text = store.content(hash)?.unwrap_or_default();
-            loom.plan = parse::<RecordedRendering>("rendering", number, &text)?.weave.unwrap_or_default();
+            rewrite_state.plan =
+                parse::<RecordedRendering>("rendering", number, &text)?.weave.unwrap_or_default();
             let call = store.call(thread, number)?.call;
-            loom.saved = taken.last.full.less(call.estimated);
-            loom.saved_through = call.head;
+            rewrite_state.saved = taken.last.full.less(call.estimated);
+            rewrite_state.saved_through = call.head;
         }
-        loom.taken = taken;
-        Ok(loom)
+        rewrite_state.taken = taken;
+        Ok(rewrite_state)
     }
 
     /// Starts from the form of the parent's last request, so that the same form does not count as a change.

@@ -56,7 +56,7 @@ impl CallTarget {
         let model = seen.model()?;
         let answer = seen.answer_limit().map(Tokens);
         let store = &**rewrite.recorder.store();
-        let setup = rewrite.recorder.lives.setup(store, seen.format(), &model.0, rewrite.composing);
+        let setup = rewrite.recorder.threads.setup(store, seen.format(), &model.0, rewrite.composing);
         let is_known = setup.profile.is_some() && caller.purpose == RequestPurpose::Compaction;
         let window = rewrite.wishes.window.or(rewrite.composing.window).filter(|_| !is_known);
         let limit = setup.limit_of(window, answer);

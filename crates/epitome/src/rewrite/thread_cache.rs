@@ -40,9 +40,9 @@ use crate::{
 /// Cached state of a thread whose requests are composed.
 #[derive(Debug)]
 pub(crate) struct CachedThread {
-    pub(super) desk: Arc<SessionEngine>,
+    pub(super) engine: Arc<SessionEngine>,
     setup: Arc<SessionSetup>,
-    loom: Mutex<RewriteState>,
+    rewrite_state: Mutex<RewriteState>,
     /// Summariser with the newest request's model and key.
     newest: Option<Arc<ClientModelSummariser>>,
 }
@@ -64,8 +64,8 @@ impl CachedThread {
     ) -> Self {
         let (maker, newest) = access.maker(&setup);
         let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
-        let desk = SessionEngine::fresh(store, place, Arc::clone(&setup), maker, heard, clock());
-        Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest }
+        let engine = SessionEngine::fresh(store, place, Arc::clone(&setup), maker, heard, clock());
+        Self { engine: Arc::new(engine), setup, rewrite_state: Mutex::default(), newest }
     }
 
     /// For an existing thread. One in which no call was made yet takes over the state of the thread it was forked from.
@@ -77,32 +77,32 @@ impl CachedThread {
     ) -> Result<Self, SessionError> {
         let (maker, newest) = access.maker(&setup);
         let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
-        let mut loom = RewriteState::restore(&*store, place.1)?;
+        let mut rewrite_state = RewriteState::restore(&*store, place.1)?;
         let (hooks, of) = (Arc::default(), Arc::clone(&setup));
-        let desk = SessionEngine::open(store, place, of, hooks, maker, heard, clock())?;
+        let engine = SessionEngine::open(store, place, of, hooks, maker, heard, clock())?;
         if let Some(inherited) = inherited {
-            desk.inherit(inherited)?;
-            loom.inherits(inherited);
+            engine.inherit(inherited)?;
+            rewrite_state.inherits(inherited);
         }
-        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
+        Ok(Self { engine: Arc::new(engine), setup, rewrite_state: Mutex::new(rewrite_state), newest })
     }
 
     /// State of its requests. A panic while it was locked makes it invalid, so it is read again.
     pub(super) fn rewrite_state(&self) -> Result<MutexGuard<'_, RewriteState>, SessionError> {
-        match self.loom.lock() {
-            Ok(loom) => Ok(loom),
+        match self.rewrite_state.lock() {
+            Ok(rewrite_state) => Ok(rewrite_state),
             Err(poisoned) => {
-                let mut loom = poisoned.into_inner();
-                *loom = RewriteState::restore(&*self.desk.store, self.desk.thread)?;
-                self.loom.clear_poison();
-                Ok(loom)
+                let mut rewrite_state = poisoned.into_inner();
+                *rewrite_state = RewriteState::restore(&*self.engine.store, self.engine.thread)?;
+                self.rewrite_state.clear_poison();
+                Ok(rewrite_state)
             }
         }
     }
 
     /// Drops the state and reads it again: a request that was rewritten in vain leaves it wrong.
     pub(super) fn reload(&self) -> Result<(), SessionError> {
-        *self.rewrite_state()? = RewriteState::restore(&*self.desk.store, self.desk.thread)?;
+        *self.rewrite_state()? = RewriteState::restore(&*self.engine.store, self.engine.thread)?;
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl CachedThread {
 
     /// Sets the next request's own limit.
     pub(super) fn is_limited(&self, limit: RequestLimit) -> Result<(), SessionError> {
-        self.desk.state()?.limit = Some(limit);
+        self.engine.state()?.limit = Some(limit);
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl CachedThread {
 
     /// Approximate number of letters that the next request has room for; `None` if no limit is known.
     pub(super) fn remaining_chars(&self) -> Result<Option<usize>, StoreError> {
-        let state = match self.desk.state() {
+        let state = match self.engine.state() {
             Ok(state) => state,
             Err(SessionError::Store(error)) => return Err(error),
             Err(_) => return Ok(None),
@@ -143,25 +143,25 @@ impl CachedThread {
 
     /// Notes the provider's count for an answered call.
     pub(crate) fn counted(&self, call: u64, usage: &Usage) {
-        self.desk.inbox.counted(call, usage);
+        self.engine.inbox.counted(call, usage);
     }
 
     /// Notes that events were appended to the thread.
     pub(crate) fn appended(&self, appended: AppendedEvents) {
-        self.desk.inbox.appended(appended);
+        self.engine.inbox.appended(appended);
     }
 
     /// Works on a summary that is due, in the background, if there is a runtime for it.
     pub(super) fn work(&self) {
-        if self.desk.maker.is_none() {
+        if self.engine.maker.is_none() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        let desk = Arc::clone(&self.desk);
+        let engine = Arc::clone(&self.engine);
         runtime.spawn(async move {
             let worker = worker();
             // Failures are reported to listeners, and retried with a later call.
-            while let Ok(WorkOutcome::One) = work_one(&desk, &worker).await {}
+            while let Ok(WorkOutcome::One) = work_one(&engine, &worker).await {}
         });
     }
 }
@@ -213,13 +213,15 @@ impl ThreadCache {
 
     /// State of a request's thread: as others have left it since, or as the ticket holds it.
     pub(super) fn of(&self, ticket: &PendingRecord) -> Option<Arc<CachedThread>> {
-        self.get(ticket.thread).or_else(|| ticket.live.clone())
+        self.get(ticket.thread).or_else(|| ticket.cached.clone())
     }
 
-    pub(super) fn put(&self, thread: ThreadId, live: &Arc<CachedThread>) {
+    pub(super) fn put(&self, thread: ThreadId, cached: &Arc<CachedThread>) {
         // A token is about four bytes.
-        let weight = Tokens(live.rewrite_state().map_or(0, |loom| loom.weight()) as u64 / 4 + 1_000);
-        self.kept().put(thread, Arc::clone(live), weight);
+        let weight = Tokens(
+            cached.rewrite_state().map_or(0, |rewrite_state| rewrite_state.weight()) as u64 / 4 + 1_000,
+        );
+        self.kept().put(thread, Arc::clone(cached), weight);
         drop(self.relayed.take(thread));
     }
 
@@ -366,7 +368,7 @@ impl Summarize for ClientModelSummariser {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, time::Duration};
+    use std::time::Duration;
 
     use epitome_core::{
         Seq, TokenCounter,
@@ -404,7 +406,7 @@ mod tests {
         let meter = Arc::new(Meter::new(Arc::clone(asked) as _, TokenOverhead::default()));
         let setup = Arc::new(SessionSetup { meter, ..usual });
         let setups = vec![(composing.policy.clone(), setup, Instant::now())];
-        recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setups);
+        recorder.threads.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setups);
         recorder
     }
 
@@ -424,9 +426,8 @@ mod tests {
             observed: None,
             told: None,
         };
-        let (tell, heard) = mpsc::channel();
-        recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
-        assert!(matches!(heard.recv().unwrap(), Ok(FinishOutcome::Done)));
+        let finish = recorder.begin_finish(ticket, end).wait();
+        assert!(matches!(finish, Ok(FinishOutcome::Done)));
     }
 
     #[test]

@@ -6,7 +6,13 @@ use epitome_core::{
 };
 use epitome_wire::{FinishReason, ModelAnswer, is_compact_call, message_builder::ToolResultStatus};
 
-use super::{builder::CompactTool, engine::SessionEngine, error::SessionError, manual_compaction};
+use super::{
+    answer_reader::{AnswerReader, BrokenAnswer, ReadAnswer},
+    builder::CompactTool,
+    engine::SessionEngine,
+    error::SessionError,
+    manual_compaction,
+};
 
 /// The model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,19 +37,21 @@ impl AssistantAnswer {
     }
 }
 
-/// Appends an answer, and results for calls of the session's own tools.
+/// Appends an answer, and results for calls of the session's own tools. One that broke off is kept beside the history.
 pub(super) fn take(
-    desk: &SessionEngine,
-    body: &str,
+    engine: &SessionEngine,
+    reader: AnswerReader,
     tool: CompactTool,
 ) -> Result<(AssistantAnswer, Option<JobId>), SessionError> {
-    let format = desk.state()?.setup.calls.format;
-    let answered = if body.trim_start().starts_with('{') {
-        format.read_answer(body)?
-    } else {
-        format.read_answer_stream(body.as_bytes())?
+    let format = engine.state()?.setup.calls.format;
+    let answered = match reader.read() {
+        ReadAnswer::Complete(answered) => answered,
+        ReadAnswer::Broken(BrokenAnswer { events, error }) => {
+            engine.answer_broken(events, &error.to_string())?;
+            return Err(error);
+        }
     };
-    desk.answered(&answered)?;
+    engine.answered(&answered)?;
     let mut ordered = None;
     let ModelAnswer { calls, finish, usage, .. } = &answered;
     let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) =
@@ -51,7 +59,7 @@ pub(super) fn take(
     let own_calls = own.len();
     for call in own {
         let focus = is_compact_call(call).flatten();
-        let said = match manual_compaction::order(desk, CompactionTrigger::Agent, focus.as_deref(), None) {
+        let said = match manual_compaction::order(engine, CompactionTrigger::Agent, focus.as_deref(), None) {
             Ok(job) => {
                 ordered = Some(job);
                 "A summary of what lies behind is being made; go on."
@@ -63,8 +71,8 @@ pub(super) fn take(
                 "That did not work; go on without."
             }
         };
-        let result = format.say_result(call, said, ToolResultStatus::Well).at(Some(desk.now()));
-        desk.append(&[result])?;
+        let result = format.say_result(call, said, ToolResultStatus::Well).at(Some(engine.now()));
+        engine.append(&[result])?;
     }
     let answer = AssistantAnswer {
         text: answered.text(),

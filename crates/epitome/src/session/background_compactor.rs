@@ -65,10 +65,10 @@ const CLAIMS: u64 = circuit_breaker::FAILURES_TO_OPEN as u64 + 3;
 const BACK_OFF: i64 = 2_000;
 
 /// Works off the jobs of a session until the session is gone.
-pub(super) async fn run(desk: Weak<SessionEngine>, wake: Arc<Notify>) {
+pub(super) async fn run(engine: Weak<SessionEngine>, wake: Arc<Notify>) {
     let worker = worker();
     loop {
-        let Some(strong) = desk.upgrade() else { return };
+        let Some(strong) = engine.upgrade() else { return };
         let done = work_one(&strong, &worker).await;
         drop(strong);
         match done {
@@ -100,29 +100,29 @@ pub enum WorkOutcome {
 }
 
 /// Claims a job of the session's thread, if there is one, and works on it.
-pub(crate) async fn work_one(desk: &Arc<SessionEngine>, worker: &str) -> Result<WorkOutcome, SessionError> {
-    let thread = desk.thread;
+pub(crate) async fn work_one(engine: &Arc<SessionEngine>, worker: &str) -> Result<WorkOutcome, SessionError> {
+    let thread = engine.thread;
     let claimed = {
-        let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+        let (engine, worker) = (Arc::clone(engine), worker.to_owned());
         blocking(move || {
             // Looking costs less than writing.
-            if desk.store.running_job(thread)?.is_none() {
+            if engine.store.running_job(thread)?.is_none() {
                 return Ok(None);
             }
-            let now = desk.now();
-            Ok(desk.store.claim_job(&worker, now, Timestamp(now.0 + LEASE), Some(thread))?)
+            let now = engine.now();
+            Ok(engine.store.claim_job(&worker, now, Timestamp(now.0 + LEASE), Some(thread))?)
         })
         .await?
     };
     let Some(job) = claimed else { return Ok(WorkOutcome::Nothing) };
     let span =
         tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
-    let started = desk.now();
-    if let Err(error) = work(desk, worker, job.clone()).instrument(span).await {
+    let started = engine.now();
+    if let Err(error) = work(engine, worker, job.clone()).instrument(span).await {
         // The job is not left as it is in any case: it would be claimed again for ever.
         let next = if job.attempts >= CLAIMS { NextStep::Nothing } else { NextStep::Retry };
-        let (desk, worker) = (Arc::clone(desk), worker.to_owned());
-        blocking(move || give_up(&desk, &worker, &job, error.to_string(), started, next)).await?;
+        let (engine, worker) = (Arc::clone(engine), worker.to_owned());
+        blocking(move || give_up(&engine, &worker, &job, error.to_string(), started, next)).await?;
     }
     Ok(WorkOutcome::One)
 }
@@ -141,26 +141,26 @@ struct JobMaterial {
     warm: Option<String>,
 }
 
-async fn work(desk: &Arc<SessionEngine>, worker: &str, row: JobRow) -> Result<(), SessionError> {
-    let started = desk.now();
+async fn work(engine: &Arc<SessionEngine>, worker: &str, row: JobRow) -> Result<(), SessionError> {
+    let started = engine.now();
     let material = {
-        let (desk, row) = (Arc::clone(desk), row.clone());
-        blocking(move || material(&desk, &row)).await
+        let (engine, row) = (Arc::clone(engine), row.clone());
+        blocking(move || material(&engine, &row)).await
     };
     let material = match material {
         Ok(material) => Arc::new(material),
         Err(error @ SessionError::Record { .. }) => {
-            let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+            let (engine, worker) = (Arc::clone(engine), worker.to_owned());
             let (error, next) = (error.to_string(), NextStep::Nothing);
-            return blocking(move || give_up(&desk, &worker, &row, error, started, next)).await;
+            return blocking(move || give_up(&engine, &worker, &row, error, started, next)).await;
         }
         Err(error) => return Err(error),
     };
-    let maker = maker_for(desk, &row, started)?;
+    let maker = maker_for(engine, &row, started)?;
     let by =
         maker.as_ref().map_or(BUILT_IN_NAME, |maker| maker.summariser_for(row.job.trigger).name()).to_owned();
-    desk.listeners.report(
-        desk.session,
+    engine.listeners.report(
+        engine.session,
         LifecycleEvent::Started {
             thread: row.job.thread,
             job: Some(row.job.id),
@@ -172,37 +172,37 @@ async fn work(desk: &Arc<SessionEngine>, worker: &str, row: JobRow) -> Result<()
         },
     );
     let drafted = match &maker {
-        Some(maker) => drafted(desk, worker, &row, maker, &material).await,
+        Some(maker) => drafted(engine, worker, &row, maker, &material).await,
         None => Ok(None),
     };
-    let (desk, worker) = (Arc::clone(desk), worker.to_owned());
-    blocking(move || finish(&desk, &worker, &row, &material, drafted, by, started)).await
+    let (engine, worker) = (Arc::clone(engine), worker.to_owned());
+    blocking(move || finish(&engine, &worker, &row, &material, drafted, by, started)).await
 }
 
 /// The model to ask; `None` if it should not be asked now, or there is none.
 fn maker_for(
-    desk: &SessionEngine,
+    engine: &SessionEngine,
     row: &JobRow,
     now: Timestamp,
 ) -> Result<Option<SummariserConfig>, SessionError> {
-    let Some(maker) = &desk.maker else { return Ok(None) };
+    let Some(maker) = &engine.maker else { return Ok(None) };
     // A job that failed too often is not tried for ever, even if the failures were not its summariser's.
     let worn = row.attempts > circuit_breaker::FAILURES_TO_OPEN as u64;
-    Ok((!worn && !rests(desk, row, maker, now)?).then(|| maker.clone()))
+    Ok((!worn && !rests(engine, row, maker, now)?).then(|| maker.clone()))
 }
 
 fn rests(
-    desk: &SessionEngine,
+    engine: &SessionEngine,
     row: &JobRow,
     maker: &SummariserConfig,
     now: Timestamp,
 ) -> Result<bool, SessionError> {
     let summariser = maker.summariser_for(row.job.trigger);
-    Ok(circuit_breaker::is_open(&*desk.store, &**summariser, row.job.thread, now)?)
+    Ok(circuit_breaker::is_open(&*engine.store, &**summariser, row.job.thread, now)?)
 }
 
 async fn drafted(
-    desk: &Arc<SessionEngine>,
+    engine: &Arc<SessionEngine>,
     worker: &str,
     row: &JobRow,
     maker: &SummariserConfig,
@@ -232,10 +232,10 @@ async fn drafted(
                 }
             },
             () = tokio::time::sleep(HEARTBEAT) => {
-                let (desk, worker, job) = (Arc::clone(desk), worker.to_owned(), row.job.id);
+                let (engine, worker, job) = (Arc::clone(engine), worker.to_owned(), row.job.id);
                 let mine = blocking(move || {
-                    let now = desk.now();
-                    Ok(desk.store.heartbeat(job, &worker, now, Timestamp(now.0 + LEASE))?)
+                    let now = engine.now();
+                    Ok(engine.store.heartbeat(job, &worker, now, Timestamp(now.0 + LEASE))?)
                 })
                 .await;
                 if let Ok(false) = mine {
@@ -296,7 +296,7 @@ impl SummariserConfig {
 
 /// Checks a draft and leaves it ready, or records the reason it is not.
 fn finish(
-    desk: &SessionEngine,
+    engine: &SessionEngine,
     worker: &str,
     row: &JobRow,
     material: &JobMaterial,
@@ -304,7 +304,7 @@ fn finish(
     by: String,
     started: Timestamp,
 ) -> Result<(), SessionError> {
-    let attempt = FinishedAttempt { desk, worker, row, by, started };
+    let attempt = FinishedAttempt { engine, worker, row, by, started };
     match drafted {
         Ok(Some(drafted)) => {
             let used = json!({ "asks": drafted.asks, "usage": drafted.usage });
@@ -325,7 +325,7 @@ fn finish(
 
 /// An attempt at a job that came to an end.
 struct FinishedAttempt<'a> {
-    desk: &'a SessionEngine,
+    engine: &'a SessionEngine,
     worker: &'a str,
     row: &'a JobRow,
     by: String,
@@ -338,7 +338,7 @@ impl FinishedAttempt<'_> {
         JobAttempt {
             summariser: self.by.clone(),
             started: self.started,
-            ended: self.desk.now(),
+            ended: self.engine.now(),
             error,
             detail: Some(used.to_string()),
         }
@@ -352,7 +352,7 @@ impl FinishedAttempt<'_> {
         report: &serde_json::Value,
         used: &serde_json::Value,
     ) -> Result<(), SessionError> {
-        let Self { desk, row, .. } = self;
+        let Self { engine, row, .. } = self;
         let covered = SeqSet::run(row.job.first, row.job.through);
         let names = EventNaming::Thread(row.job.thread);
         let text = brief.render(&covered, material.detail.limit, &material.meter, names);
@@ -363,9 +363,9 @@ impl FinishedAttempt<'_> {
             text,
             brief: serde_json::to_string(brief).expect("items hold only strings and numbers"),
             report: report.to_string(),
-            created: desk.now(),
+            created: engine.now(),
         };
-        if desk.store.finish_job(row.job.id, self.worker, summary, self.record(None, used))? {
+        if engine.store.finish_job(row.job.id, self.worker, summary, self.record(None, used))? {
             let event = LifecycleEvent::Ended {
                 thread: row.job.thread,
                 job: Some(row.job.id),
@@ -373,31 +373,31 @@ impl FinishedAttempt<'_> {
                 tokens_before: material.detail.covered,
                 tokens_after,
             };
-            desk.listeners.report(desk.session, event);
+            engine.listeners.report(engine.session, event);
         }
         Ok(())
     }
 
     /// Records a failure, and when the job is tried again.
     fn fail(self, failed: DraftFailure, used: &serde_json::Value) -> Result<(), SessionError> {
-        let Self { desk, row, .. } = self;
+        let Self { engine, row, .. } = self;
         let DraftFailure::Summariser { fault, why, rest } = failed else {
             tracing::info!(target: "epitome::compaction", "the job was taken over");
             return Ok(());
         };
-        let now = desk.now();
+        let now = engine.now();
         let back_off = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
         let asked_for = rest.and_then(|rest| i64::try_from(rest.as_millis()).ok()).unwrap_or(0);
         let said = self.record(Some(why.clone()), used);
         let retry = RetryDecision::RetryAt(Timestamp(now.0.saturating_add(back_off.max(asked_for))));
-        let mine = desk.store.fail_job(row.job.id, self.worker, said, retry)?;
-        let open = desk.maker.as_ref().map_or(Ok(false), |maker| rests(desk, row, maker, now))?;
+        let mine = engine.store.fail_job(row.job.id, self.worker, said, retry)?;
+        let open = engine.maker.as_ref().map_or(Ok(false), |maker| rests(engine, row, maker, now))?;
         let is_worn = row.attempts >= circuit_breaker::FAILURES_TO_OPEN as u64;
         let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
         if mine {
             let (thread, job) = (row.job.thread, row.job.id);
             let event = LifecycleEvent::Failed { thread, job, by: self.by, fault, error: why, next };
-            desk.listeners.report(desk.session, event);
+            engine.listeners.report(engine.session, event);
         }
         Ok(())
     }
@@ -405,15 +405,15 @@ impl FinishedAttempt<'_> {
 
 /// Ends a job that can never be done: another version wrote it, or it is damaged.
 fn give_up(
-    desk: &SessionEngine,
+    engine: &SessionEngine,
     worker: &str,
     row: &JobRow,
     error: String,
     started: Timestamp,
     next: NextStep,
 ) -> Result<(), SessionError> {
-    let by = desk.maker.as_ref().map_or(BUILT_IN_NAME, |maker| maker.summariser.name()).to_owned();
-    let (ended, said) = (desk.now(), Some(error.clone()));
+    let by = engine.maker.as_ref().map_or(BUILT_IN_NAME, |maker| maker.summariser.name()).to_owned();
+    let (ended, said) = (engine.now(), Some(error.clone()));
     // The summariser was not asked, and its breaker must not count this.
     let attempt = JobAttempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };
     let then = match next {
@@ -422,10 +422,12 @@ fn give_up(
         }
         NextStep::Nothing => RetryDecision::GiveUp,
     };
-    if desk.store.fail_job(row.job.id, worker, attempt, then)? {
+    if engine.store.fail_job(row.job.id, worker, attempt, then)? {
         let (thread, job) = (row.job.thread, row.job.id);
         let fault = AttemptFault::Unasked;
-        desk.listeners.report(desk.session, LifecycleEvent::Failed { thread, job, by, fault, error, next });
+        engine
+            .listeners
+            .report(engine.session, LifecycleEvent::Failed { thread, job, by, fault, error, next });
     }
     Ok(())
 }
@@ -450,23 +452,23 @@ fn check(
 }
 
 /// Reads the material of a job from the log.
-fn material(desk: &SessionEngine, row: &JobRow) -> Result<JobMaterial, SessionError> {
+fn material(engine: &SessionEngine, row: &JobRow) -> Result<JobMaterial, SessionError> {
     let job = &row.job;
     let detail: JobDetail = serde_json::from_str(&job.detail).map_err(|source| SessionError::Record {
         what: "job",
         call: job.marker.0,
         source,
     })?;
-    let base = job.base.map(|seq| event_at(&*desk.store, job.thread, seq)).transpose()?.flatten();
+    let base = job.base.map(|seq| event_at(&*engine.store, job.thread, seq)).transpose()?.flatten();
     let (after, previous) = base.as_ref().and_then(carried_summary).unzip();
     let after = after.unwrap_or(Seq::START);
-    let mut span = told(&*desk.store, job.thread, after.next(), job.through)?;
-    let pins = desk.store.events_of_kinds(job.thread, &["pinned", "unpinned"])?;
+    let mut span = told(&*engine.store, job.thread, after.next(), job.through)?;
+    let pins = engine.store.events_of_kinds(job.thread, &["pinned", "unpinned"])?;
     let pins = pins.into_iter().filter(|pin| pin.id.seq > job.through && pin.id.seq <= job.marker);
     span.extend(pins.map(Arc::new));
     // The lock is not held while a request is rendered again: the next request must not wait for that.
-    let setup = Arc::clone(&desk.state()?.setup);
-    let continued = continued_request(desk, row, &detail, &setup, after, previous.as_ref());
+    let setup = Arc::clone(&engine.state()?.setup);
+    let continued = continued_request(engine, row, &detail, &setup, after, previous.as_ref());
     let (shown, warm) = match continued {
         Some(ContinuedRequest { shown, request }) => (shown, Some(request)),
         None => (span.clone(), None),
@@ -484,23 +486,23 @@ struct ContinuedRequest {
 
 /// The session's own request, to be continued, if that is cheaper than sending the span to another model.
 fn continued_request(
-    desk: &SessionEngine,
+    engine: &SessionEngine,
     row: &JobRow,
     detail: &JobDetail,
     setup: &super::setup::SessionSetup,
     after: Seq,
     previous: Option<&StructuredSummary>,
 ) -> Option<ContinuedRequest> {
-    let maker = desk.maker.as_ref().filter(|maker| maker.warm == WarmRequestMode::IfCheaper)?;
+    let maker = engine.maker.as_ref().filter(|maker| maker.warm == WarmRequestMode::IfCheaper)?;
     let call = detail.call?;
     let terms = setup.calls.terms.as_ref()?;
-    let replayed = super::call_replay::replay_call(&*desk.store, row.job.thread, call).ok()?;
+    let replayed = super::call_replay::replay_call(&*engine.store, row.job.thread, call).ok()?;
     if replayed.row.call.script.as_deref().is_some_and(|script| !RewriteRecord::is_whole(script)) {
         return None;
     }
     let held = replayed.row.call.estimated;
     let output = detail.limit;
-    let shown = told(&*desk.store, row.job.thread, after.next(), row.job.marker).ok()?;
+    let shown = told(&*engine.store, row.job.thread, after.next(), row.job.marker).ok()?;
     // A list of sentences that is short compared with the request it is appended to.
     let room = Tokens(held.0 / 16);
     let instructions = maker.instructions_for(row);

@@ -29,6 +29,7 @@ use super::{
     engine::{SessionClock, SessionEngine, SummariserConfig, WarmRequestMode},
     error::SessionError,
     lifecycle::{LifecycleCallback, LifecycleEvent, LifecycleListeners},
+    request_json::RequestJson,
     setup::SessionSetup,
 };
 use crate::summarise::{Summarize, SummaryInstructions};
@@ -58,6 +59,7 @@ pub struct SessionBuilder {
     profiles: Profiles,
     window: Option<Tokens>,
     title: String,
+    settings: Option<RequestJson>,
     opening: Vec<OpeningEvent>,
     hooks: Vec<Box<dyn Hook>>,
     summariser: Option<Arc<dyn Summarize>>,
@@ -143,8 +145,7 @@ enum SessionStorage {
 #[derive(Debug)]
 enum OpeningEvent {
     System(String),
-    Tools(String),
-    Settings(String),
+    Tools(RequestJson),
 }
 
 impl SessionBuilder {
@@ -158,6 +159,7 @@ impl SessionBuilder {
             profiles: Profiles::builtin(),
             window: None,
             title: String::new(),
+            settings: None,
             opening: Vec::new(),
             hooks: Vec::new(),
             summariser: None,
@@ -229,15 +231,27 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the tools of a new session: the JSON list that the provider takes.
-    pub fn tools(mut self, json: impl Into<String>) -> Self {
-        self.opening.push(OpeningEvent::Tools(json.into()));
+    /// Sets the tools of a new session: a list of definitions, each an object as the provider takes it. Anything else
+    /// is an error when the session begins.
+    ///
+    /// ```
+    /// use epitome::{Format, Session};
+    /// use serde_json::json;
+    ///
+    /// let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    /// let session = Session::builder(Format::Anthropic, "claude-sonnet-4-5")
+    ///     .tools(json!([{"name": "read_file", "input_schema": parameters}]))
+    ///     .settings(json!({"max_tokens": 8_000, "temperature": 0.2}));
+    /// ```
+    pub fn tools(mut self, tools: impl Into<RequestJson>) -> Self {
+        self.opening.push(OpeningEvent::Tools(tools.into()));
         self
     }
 
-    /// Sets other members of a new session's requests, as a JSON object: temperature, output limit, metadata.
-    pub fn settings(mut self, json: impl Into<String>) -> Self {
-        self.opening.insert(0, OpeningEvent::Settings(json.into()));
+    /// Sets other members of a new session's requests, as an object: temperature, output limit, metadata. Anything but
+    /// an object, and a member that has a method of its own, is an error when the session begins.
+    pub fn settings(mut self, settings: impl Into<RequestJson>) -> Self {
+        self.settings = Some(settings.into());
         self
     }
 
@@ -287,7 +301,7 @@ impl SessionBuilder {
     }
 
     /// Offers the agent a tool, `compact`, by which it asks for a compaction itself. Its definition must be among the
-    /// tools: [`Format::compact_tool`] gives it.
+    /// tools: [`Format::compact_tool`] is it.
     pub fn compact_tool(mut self, offered: CompactTool) -> Self {
         self.extras.compact_tool = offered;
         self
@@ -332,11 +346,14 @@ impl SessionBuilder {
     /// Begins a new session.
     pub async fn begin(mut self) -> Result<Session, SessionError> {
         let mut opening = Vec::new();
+        // Settings come first: those that come later would take system prompt and tools away.
+        if let Some(settings) = self.settings.take() {
+            opening.push(self.format.say_settings(settings.as_str())?);
+        }
         for piece in std::mem::take(&mut self.opening) {
             opening.push(match piece {
                 OpeningEvent::System(text) => self.format.say_system(&text),
-                OpeningEvent::Tools(json) => self.format.say_tools(&json)?,
-                OpeningEvent::Settings(json) => self.format.say_settings(&json)?,
+                OpeningEvent::Tools(tools) => self.format.say_tools(tools.as_str())?,
             });
         }
         let session = SessionId::new(uuid::Uuid::now_v7());
@@ -411,19 +428,19 @@ impl SessionBuilder {
         let listeners =
             LifecycleListeners::new(self.before.map(|slot| slot.0), self.after.map(|slot| slot.0));
         let (place, clock) = (self.place, self.clock);
-        let desk = blocking(move || {
+        let engine = blocking(move || {
             let store = open(place)?;
             let place = find(&*store)?;
             let setup = setup.with_recorded_counts(&*store);
             SessionEngine::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
         })
         .await?;
-        let (desk, wake) = (Arc::new(desk), Arc::new(Notify::new()));
+        let (engine, wake) = (Arc::new(engine), Arc::new(Notify::new()));
         if self.extras.workers == SummaryWorkers::Here {
-            tokio::spawn(background_compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+            tokio::spawn(background_compactor::run(Arc::downgrade(&engine), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
-        Ok(Session::new(desk, wake, self.extras, profiles, policy))
+        Ok(Session::new(engine, wake, self.extras, profiles, policy))
     }
 }
 

@@ -25,6 +25,7 @@ use epitome_store::{
 use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
 
 use super::{
+    answer_reader::beside_history,
     builder::SessionExtras,
     call_input::{CallInput, WriteTiming},
     error::SessionError,
@@ -111,6 +112,27 @@ pub struct SessionRequest {
     pub made_in: Duration,
 }
 
+/// Attempts at appending what is derived from the state, while other writers append to the same thread.
+#[derive(Debug, Default)]
+pub(crate) struct AppendAttempts {
+    made: usize,
+}
+
+impl AppendAttempts {
+    /// Begins the next attempt: brings the state to the end of the thread. An error if there were enough.
+    pub(crate) fn begin(
+        &mut self,
+        engine: &SessionEngine,
+        state: &mut SessionState,
+    ) -> Result<(), SessionError> {
+        if self.made == TRIES {
+            return Err(SessionError::Busy);
+        }
+        self.made += 1;
+        state.catch_up(&*engine.store, engine.thread)
+    }
+}
+
 /// Way in which an engine learned of appended events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AppendNotice {
@@ -178,32 +200,45 @@ impl SessionEngine {
     /// Appends events at the thread's current end.
     pub(crate) fn append(&self, events: &[Event]) -> Result<ThreadHead, SessionError> {
         let mut state = self.state()?;
-        self.append_to(&mut state, |_| Ok((events.to_vec(), Vec::new())))
+        self.append_all(&mut state, events, &[])
     }
 
-    /// Appends the events that `make` derives from the state; it is called again if another writer was first.
-    pub(crate) fn append_to(
+    /// Appends events and records that are the same whatever the thread ends with.
+    pub(crate) fn append_all(
         &self,
         state: &mut SessionState,
-        mut make: impl FnMut(&mut SessionState) -> Result<(Vec<Event>, Vec<CommitRecord>), SessionError>,
+        events: &[Event],
+        records: &[CommitRecord],
     ) -> Result<ThreadHead, SessionError> {
-        for _ in 0..TRIES {
-            state.catch_up(&*self.store, self.thread)?;
-            let (events, records) = make(state)?;
-            if events.is_empty() && records.is_empty() {
-                return Ok(state.head);
-            }
-            let commit = ThreadCommit::new(self.thread, state.head.seq, events, records);
-            match self.store.commit(commit) {
-                Ok(_) => {
-                    state.catch_up(&*self.store, self.thread)?;
-                    return Ok(state.head);
-                }
-                Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
+        let mut attempts = AppendAttempts::default();
+        loop {
+            attempts.begin(self, state)?;
+            if let Some(head) = self.try_append(state, events.to_vec(), records.to_vec())? {
+                return Ok(head);
             }
         }
-        Err(SessionError::Busy)
+    }
+
+    /// Appends events and records that were derived from the state. `None` if another writer was first: they are to be
+    /// derived again, in another of the [attempts](AppendAttempts).
+    pub(crate) fn try_append(
+        &self,
+        state: &mut SessionState,
+        events: Vec<Event>,
+        records: Vec<CommitRecord>,
+    ) -> Result<Option<ThreadHead>, SessionError> {
+        if events.is_empty() && records.is_empty() {
+            return Ok(Some(state.head));
+        }
+        let commit = ThreadCommit::new(self.thread, state.head.seq, events, records);
+        match self.store.commit(commit) {
+            Ok(_) => {
+                state.catch_up(&*self.store, self.thread)?;
+                Ok(Some(state.head))
+            }
+            Err(StoreError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes the next request, and records it. On an error nothing has changed.
@@ -297,18 +332,36 @@ impl SessionEngine {
         let (call, estimated) = state.last.ok_or(SessionError::NoCall)?;
         let events: Vec<Event> =
             answered.events.iter().map(|event| event.clone().at(event.time.or(Some(now)))).collect();
-        let outcome = state.outcome(call, now, answered);
+        let outcome = state.outcome(call, now, &events);
         if let Some(usage) = &answered.usage {
             state.is_counted(estimated, usage);
         }
-        self.append_to(&mut state, |_| Ok((events.clone(), vec![CommitRecord::Outcome(outcome.clone())])))
+        self.append_all(&mut state, &events, &[CommitRecord::Outcome(outcome)])
+    }
+
+    /// Notes that the answer to the last request broke off, or failed: what came of it is kept beside the history.
+    pub(crate) fn answer_broken(&self, came: Vec<Event>, error: &str) -> Result<ThreadHead, SessionError> {
+        let mut state = self.state()?;
+        let now = self.now();
+        let (call, estimated) = state.last.ok_or(SessionError::NoCall)?;
+        let outcome = NewCallOutcome { error: Some(error.to_owned()), ..state.outcome(call, now, &came) };
+        if let Some(usage) = &outcome.usage {
+            state.is_counted(estimated, usage);
+        }
+        let came = came.into_iter().map(|event| {
+            let time = event.time.or(Some(now));
+            beside_history(event.at(time))
+        });
+        let came: Vec<Event> = came.collect();
+        self.append_all(&mut state, &came, &[CommitRecord::Outcome(outcome)])
     }
 
     /// Notes that the last request failed.
     pub(crate) fn failed(&self, error: &str) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let (call, _) = state.last.ok_or(SessionError::NoCall)?;
-        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.to_owned(), None)])))?;
+        let failure = self.failure(call, error.to_owned(), None);
+        self.append_all(&mut state, &[], &[failure])?;
         Ok(())
     }
 
@@ -341,13 +394,12 @@ impl SessionEngine {
         };
         let error = refusal_text(refused);
         let numbers = SizeRefusal { limit: refused.limit, asked: refused.asked };
-        self.append_to(&mut state, |_| {
-            Ok((Vec::new(), vec![self.failure(call, error.clone(), Some(numbers))]))
-        })?;
+        let failure = self.failure(call, error, Some(numbers));
+        self.append_all(&mut state, &[], &[failure])?;
         state.learned.refused(estimated, refused);
         let marker = Fact::CompactionRequested { trigger: CompactionTrigger::Overflow, focus: None };
-        let now = Some(self.now());
-        self.append_to(&mut state, |_| Ok((vec![Event::from_fact(marker.clone(), now)], Vec::new())))?;
+        let marker = Event::from_fact(marker, Some(self.now()));
+        self.append_all(&mut state, &[marker], &[])?;
         Ok(estimated)
     }
 
@@ -366,7 +418,7 @@ impl SessionEngine {
     pub(crate) fn switch(&self, setup: Arc<SessionSetup>) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let event = Event::from_fact(Fact::ModelChanged { model: setup.model.clone() }, Some(self.now()));
-        self.append_to(&mut state, |_| Ok((vec![event.clone()], Vec::new())))?;
+        self.append_all(&mut state, &[event], &[])?;
         let restored = SessionState::restore(&*self.store, self.thread, setup)?;
         *state = restored;
         Ok(())

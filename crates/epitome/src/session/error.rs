@@ -53,6 +53,12 @@ pub enum SessionError {
     /// An answer was reported for a request that was never made.
     #[error("an answer was reported before any request was made: ask for the next request first")]
     NoCall,
+    /// The answer broke off. What came of it is in the log, beside the history: the model can be asked again.
+    #[error("the answer broke off after {} characters: ask for the next request and send that", text.chars().count())]
+    AnswerCut {
+        /// Text that came before.
+        text: String,
+    },
     /// Other writers append to the same thread faster than a request can be made of it.
     #[error("others append to this session faster than a request can be made of it; try again, or fork it")]
     Busy,

@@ -18,20 +18,20 @@ use crate::summarise::{self, DraftTask, SummaryInstructions};
 /// A model's summary of everything shown, for a session that continues with a goal; `None` if there is no model, or
 /// it fails.
 pub(super) async fn brief_of_all(
-    desk: &Arc<SessionEngine>,
+    engine: &Arc<SessionEngine>,
     goal: &str,
     head: Seq,
 ) -> Result<Option<StructuredSummary>, SessionError> {
-    let Some(maker) = desk.maker.clone() else { return Ok(None) };
+    let Some(maker) = engine.maker.clone() else { return Ok(None) };
     let (cutting, limit, meter) = {
-        let desk = Arc::clone(desk);
+        let engine = Arc::clone(engine);
         blocking(move || {
             let (drafting, meter, names) = {
-                let state = desk.state()?;
+                let state = engine.state()?;
                 let names = state.view().context().names();
                 (state.drafting(&state.budget()), Arc::clone(&state.setup.meter), names)
             };
-            let line = read_line(&*desk.store, desk.thread, &meter, Some(head))?;
+            let line = read_line(&*engine.store, engine.thread, &meter, Some(head))?;
             let context = project(&line, Arc::clone(&meter), names);
             let cutting = CompactionSpan::of_everything(&context, &line, &drafting);
             let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));

@@ -1,11 +1,11 @@
-//! Requested compactions: ordered, made at once, adopted outside of any request, undone and redone.
+//! Requested compactions: ordered, made at once, adopted outside of any request, undone and redone; and pins.
 
 use std::{sync::Arc, time::Duration};
 
 use epitome_core::{
     Event, Fact, Seq,
     budget::Budget,
-    event::CompactionTrigger,
+    event::{CompactionTrigger, Pin},
     id::JobId,
     projection::EventLine,
     summary::{
@@ -16,7 +16,7 @@ use epitome_core::{
 use epitome_store::records::{CommitRecord, JobState};
 
 use super::{
-    engine::{BUILT_IN_NAME, SessionEngine},
+    engine::{AppendAttempts, BUILT_IN_NAME, SessionEngine},
     error::SessionError,
     lifecycle::LifecycleEvent,
     state::SessionState,
@@ -26,32 +26,32 @@ use super::{
 use crate::lineage::{self, ForkDraftSettings};
 
 /// Returns true if a summary is being made already, or waits to be adopted.
-pub(super) fn is_under_way(desk: &SessionEngine) -> Result<bool, SessionError> {
-    let mut state = desk.state()?;
-    state.catch_up(&*desk.store, desk.thread)?;
-    Ok(desk.store.running_job(desk.thread)?.is_some() || summary_jobs::ready(desk, &state)?.is_some())
+pub(super) fn is_under_way(engine: &SessionEngine) -> Result<bool, SessionError> {
+    let mut state = engine.state()?;
+    state.catch_up(&*engine.store, engine.thread)?;
+    Ok(engine.store.running_job(engine.thread)?.is_some() || summary_jobs::ready(engine, &state)?.is_some())
 }
 
 /// Orders the summary of a span: marker and job. One that is being made already, or is ready, is used if it fits.
 /// `budget` decides how much is kept verbatim; by default the session's own.
 pub(crate) fn order(
-    desk: &SessionEngine,
+    engine: &SessionEngine,
     trigger: CompactionTrigger,
     focus: Option<&str>,
     budget: Option<&Budget>,
 ) -> Result<JobId, SessionError> {
-    let mut state = desk.state()?;
-    let now = desk.now();
-    let mut job = None;
-    desk.append_to(&mut state, |state| {
+    let mut state = engine.state()?;
+    let now = engine.now();
+    let mut attempts = AppendAttempts::default();
+    loop {
+        attempts.begin(engine, &mut state)?;
         let budget = budget.cloned().unwrap_or_else(|| state.budget());
         let mut records = Vec::new();
-        if let Some(running) = desk.store.running_job(desk.thread)? {
+        if let Some(running) = engine.store.running_job(engine.thread)? {
             let is_for_this = focus.is_none() || running.job.focus.as_deref() == focus;
             let still_stands = running.job.base == state.view().context().standing();
             if still_stands && is_for_this {
-                job = Some(running.job.id);
-                return Ok((Vec::new(), Vec::new()));
+                return Ok(running.job.id);
             }
             // The summary it builds on is no longer in force, or its focus differs.
             let reason = if still_stands {
@@ -62,47 +62,47 @@ pub(crate) fn order(
             let reason = reason.to_owned();
             records.push(CommitRecord::CancelJob { job: running.job.id, reason });
         }
-        if let Some(ready) = summary_jobs::ready(desk, state)?.filter(|_| focus.is_none()) {
-            job = Some(ready.job);
-            return Ok((Vec::new(), Vec::new()));
+        if let Some(ready) = summary_jobs::ready(engine, &state)?.filter(|_| focus.is_none()) {
+            return Ok(ready.job);
         }
-        state.fill_all(&*desk.store, desk.thread)?;
+        state.fill_all(&*engine.store, engine.thread)?;
         let drafting = state.drafting(&budget);
         let attended = focus.and_then(SummaryFocus::new);
         drafting.cut(attended.as_ref(), state.view().context(), state.view().line())?;
         let ordered =
-            summary_jobs::order(desk, state, &budget, trigger, focus.map(str::to_owned), None, now)?;
+            summary_jobs::order(engine, &state, &budget, trigger, focus.map(str::to_owned), None, now)?;
         let Some((marker, new)) = ordered else {
             // The very same was made before.
             return Err(CompactionError::NothingOld.into());
         };
-        job = Some(new.id);
+        let job = new.id;
         records.push(CommitRecord::Job(new));
-        Ok((vec![marker], records))
-    })?;
-    job.ok_or(SessionError::Busy)
+        if engine.try_append(&mut state, vec![marker], records)?.is_some() {
+            return Ok(job);
+        }
+    }
 }
 
 /// Orders a summary if no event has arrived since, and there is enough to summarise.
-pub(super) fn order_if_idle(desk: &Arc<SessionEngine>, after: Duration) -> Result<bool, SessionError> {
+pub(super) fn order_if_idle(engine: &Arc<SessionEngine>, after: Duration) -> Result<bool, SessionError> {
     let is_due = {
-        let state = desk.state()?;
+        let state = engine.state()?;
         let last = state.view().last().and_then(|last| last.at);
         let quiet = last.is_some_and(|last| {
-            u128::try_from(desk.now().0.saturating_sub(last.0)).unwrap_or(0) >= after.as_millis()
+            u128::try_from(engine.now().0.saturating_sub(last.0)).unwrap_or(0) >= after.as_millis()
         });
         let budget = state.budget();
         let level = state.setup.calls.policy.cold_level(&budget).unwrap_or(budget.trigger());
         quiet
-            && desk.maker.is_some()
+            && engine.maker.is_some()
             && state.setup.calls.policy.summary.is_some()
             && state.view().context().tokens() > level
-            && desk.store.ready_job(desk.thread)?.is_none()
+            && engine.store.ready_job(engine.thread)?.is_none()
     };
     if !is_due {
         return Ok(false);
     }
-    match order(desk, CompactionTrigger::Idle, None, None) {
+    match order(engine, CompactionTrigger::Idle, None, None) {
         Ok(_) => Ok(true),
         Err(SessionError::Nothing(_)) => Ok(false),
         Err(error) => Err(error),
@@ -111,67 +111,66 @@ pub(super) fn order_if_idle(desk: &Arc<SessionEngine>, after: Duration) -> Resul
 
 /// Compacts with the built-in summariser, at once.
 pub(crate) fn compact_built_in(
-    desk: &SessionEngine,
+    engine: &SessionEngine,
     trigger: CompactionTrigger,
     focus: Option<&str>,
     budget: Option<&Budget>,
 ) -> Result<Seq, SessionError> {
-    let mut state = desk.state()?;
-    let now = Some(desk.now());
-    let (mut made, mut first) = (None, Seq::START);
-    let head = desk.append_to(&mut state, |state| {
-        state.fill_all(&*desk.store, desk.thread)?;
-        first = state.first_shown();
+    let mut state = engine.state()?;
+    let now = Some(engine.now());
+    let marker =
+        Event::from_fact(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);
+    let attended = focus.and_then(SummaryFocus::new);
+    let mut attempts = AppendAttempts::default();
+    loop {
+        attempts.begin(engine, &mut state)?;
+        state.fill_all(&*engine.store, engine.thread)?;
+        let first = state.first_shown();
         let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
-        let attended = focus.and_then(SummaryFocus::new);
         let (context, line) = (state.view().context(), state.view().line());
         let compaction = drafting.draft(attended.as_ref(), context, line, trigger)?;
-        made = Some(compaction.clone());
-        let marker =
-            Event::from_fact(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);
-        Ok((vec![marker, Event::from_fact(Fact::Compacted(compaction), now)], Vec::new()))
-    })?;
-    if let Some(compaction) = made {
-        let meter = Arc::clone(&state.setup.meter);
-        let place = (desk.session, desk.thread);
-        desk.listeners.built_in(place, &compaction, first, &meter);
-        desk.listeners.adopted(place, head.seq, BUILT_IN_NAME.to_owned(), &compaction);
+        let events = vec![marker.clone(), Event::from_fact(Fact::Compacted(compaction.clone()), now)];
+        if let Some(head) = engine.try_append(&mut state, events, Vec::new())? {
+            let meter = Arc::clone(&state.setup.meter);
+            let place = (engine.session, engine.thread);
+            engine.listeners.built_in(place, &compaction, first, &meter);
+            engine.listeners.adopted(place, head.seq, BUILT_IN_NAME.to_owned(), &compaction);
+            return Ok(head.seq);
+        }
     }
-    Ok(head.seq)
 }
 
 /// Puts a ready summary in force, outside of any request.
-pub(super) fn adopt(desk: &SessionEngine, job: JobId) -> Result<Seq, SessionError> {
-    let mut state = desk.state()?;
-    let now = Some(desk.now());
-    let (mut made, mut tried) = (None, job);
-    let appended = desk.append_to(&mut state, |state| {
-        let row = desk.store.job(job)?;
+pub(super) fn adopt(engine: &SessionEngine, job: JobId) -> Result<Seq, SessionError> {
+    let mut state = engine.state()?;
+    let now = Some(engine.now());
+    let mut attempts = AppendAttempts::default();
+    loop {
+        attempts.begin(engine, &mut state)?;
+        let row = engine.store.job(job)?;
         if let JobState::Adopted { compaction } = row.state {
-            made = Some((compaction, None));
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(compaction);
         }
-        let Some(ready) = summary_jobs::ready(desk, state)? else {
+        let Some(ready) = summary_jobs::ready(engine, &state)? else {
             return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
         };
-        tried = ready.job;
-        let compaction = ready.compaction(state)?;
+        let compaction = match ready.compaction(&state) {
+            Ok(compaction) => compaction,
+            Err(why) => {
+                // It will not be smaller the next time either, so it is cancelled for callers that wait for it.
+                let cancel = CommitRecord::CancelJob { job: ready.job, reason: why.to_string() };
+                engine.append_all(&mut state, &[], &[cancel])?;
+                return Err(why.into());
+            }
+        };
         let place = state.head().next();
-        made = Some((place, Some((ready.by, compaction.clone()))));
         let adopted = CommitRecord::Adopted { job: ready.job, compaction: place };
-        Ok((vec![Event::from_fact(Fact::Compacted(compaction), now)], vec![adopted]))
-    });
-    if let Err(SessionError::Nothing(why)) = &appended {
-        // It will not be smaller the next time either, so it is cancelled for callers that wait for it.
-        let cancel = CommitRecord::CancelJob { job: tried, reason: why.to_string() };
-        desk.append_to(&mut state, |_| Ok((Vec::new(), vec![cancel.clone()])))?;
+        let event = Event::from_fact(Fact::Compacted(compaction.clone()), now);
+        if engine.try_append(&mut state, vec![event], vec![adopted])?.is_some() {
+            engine.listeners.adopted((engine.session, engine.thread), place, ready.by, &compaction);
+            return Ok(place);
+        }
     }
-    let head = appended?;
-    let Some((place, compaction)) = made else { return Ok(head.seq) };
-    if let Some((by, compaction)) = compaction {
-        desk.listeners.adopted((desk.session, desk.thread), place, by, &compaction);
-    }
-    Ok(place)
 }
 
 /// Direction to go.
@@ -184,35 +183,64 @@ pub(super) enum UndoOrRedo {
 }
 
 /// Undoes or redoes a compaction.
-pub(super) fn undo_or_redo(desk: &SessionEngine, turn: UndoOrRedo) -> Result<Seq, SessionError> {
-    let mut state = desk.state()?;
-    let now = Some(desk.now());
-    let mut place = None;
-    desk.append_to(&mut state, |state| {
-        let said = |error: &dyn std::fmt::Display| SessionError::Lineage(error.to_string());
+pub(super) fn undo_or_redo(engine: &SessionEngine, turn: UndoOrRedo) -> Result<Seq, SessionError> {
+    let mut state = engine.state()?;
+    let now = Some(engine.now());
+    let said = |error: &dyn std::fmt::Display| SessionError::Lineage(error.to_string());
+    let mut attempts = AppendAttempts::default();
+    let compaction = loop {
+        attempts.begin(engine, &mut state)?;
         let line = state.view().line();
         let event = match turn {
             UndoOrRedo::Undo => lineage::undo(line).map_err(|error| said(&error))?,
             UndoOrRedo::Redo => lineage::redo(line).map_err(|error| said(&error))?,
         };
-        place = match event.fact {
-            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => {
-                Some(compaction)
-            }
-            _ => None,
+        let place = match event.fact {
+            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => compaction,
+            _ => Seq::default(),
         };
-        Ok((vec![event.at(now)], Vec::new()))
-    })?;
-    let compaction = place.unwrap_or_default();
-    let thread = desk.thread;
-    desk.listeners.report(
-        desk.session,
+        if engine.try_append(&mut state, vec![event.at(now)], Vec::new())?.is_some() {
+            break place;
+        }
+    };
+    let thread = engine.thread;
+    engine.listeners.report(
+        engine.session,
         match turn {
             UndoOrRedo::Undo => LifecycleEvent::Reverted { thread, compaction },
             UndoOrRedo::Redo => LifecycleEvent::Restored { thread, compaction },
         },
     );
     Ok(compaction)
+}
+
+/// Pins something, or takes a pin away.
+pub(super) fn change_pin(engine: &SessionEngine, pin: &Pin, change: PinChange) -> Result<Seq, SessionError> {
+    let mut state = engine.state()?;
+    let now = Some(engine.now());
+    let mut attempts = AppendAttempts::default();
+    loop {
+        attempts.begin(engine, &mut state)?;
+        let line = state.view().line();
+        let event = match change {
+            PinChange::Add => lineage::pin(line, pin.clone())?,
+            PinChange::Remove => {
+                lineage::unpin(line, pin.clone()).map_err(|error| SessionError::Lineage(error.to_string()))?
+            }
+        };
+        if let Some(head) = engine.try_append(&mut state, vec![event.at(now)], Vec::new())? {
+            return Ok(head.seq);
+        }
+    }
+}
+
+/// Change of a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PinChange {
+    /// It is added.
+    Add,
+    /// It is taken away.
+    Remove,
 }
 
 /// Drafter of summaries for a new thread.
@@ -224,6 +252,6 @@ pub(super) fn drafter<'d>(
 }
 
 /// Every event of the thread: a fork looks further back than a view does.
-pub(super) fn whole_thread(desk: &SessionEngine, state: &SessionState) -> Result<EventLine, SessionError> {
-    read_line(&*desk.store, desk.thread, &state.setup.meter, None)
+pub(super) fn whole_thread(engine: &SessionEngine, state: &SessionState) -> Result<EventLine, SessionError> {
+    read_line(&*engine.store, engine.thread, &state.setup.meter, None)
 }

@@ -5,6 +5,8 @@
 //! waits for a model. Summaries are made in the background, and swapped in between two requests.
 
 mod answer;
+pub(crate) mod answer_reader;
+mod answer_stream;
 pub(crate) mod background_compactor;
 mod builder;
 pub(crate) mod call_input;
@@ -18,6 +20,7 @@ pub(crate) mod manual_compaction;
 pub(crate) mod next_call;
 pub(crate) mod pending_updates;
 mod post_compaction;
+mod request_json;
 pub(crate) mod setup;
 pub(crate) mod state;
 mod summary_jobs;
@@ -53,17 +56,21 @@ use tokio::sync::{
 
 pub use self::{
     answer::AssistantAnswer,
+    answer_stream::AnswerStream,
     background_compactor::WorkOutcome,
     builder::{AutoContinue, CompactTool, SessionBuilder, SummaryWorkers},
     call_replay::{ReplayedCall, replay_call, verify_call},
     engine::{BUILT_IN_NAME, SessionRequest, WarmRequestMode},
     error::SessionError,
     lifecycle::{AttemptFault, LifecycleCallback, LifecycleEvent, NextStep},
+    request_json::RequestJson,
 };
 use self::{
+    answer_reader::AnswerReader,
     background_compactor::{blocking, work_one},
     builder::SessionExtras,
     engine::SessionEngine,
+    manual_compaction::{PinChange, change_pin},
     setup::{ObservedLimits, SessionSetup},
 };
 use crate::{
@@ -74,7 +81,7 @@ use crate::{
 /// A session of an agent.
 #[derive(Clone, Debug)]
 pub struct Session {
-    desk: Arc<SessionEngine>,
+    engine: Arc<SessionEngine>,
     /// Wakes the compactor when there is work.
     wake: Arc<Notify>,
     shared: Arc<SessionConfig>,
@@ -141,41 +148,41 @@ impl Session {
     }
 
     fn new(
-        desk: Arc<SessionEngine>,
+        engine: Arc<SessionEngine>,
         wake: Arc<Notify>,
         extras: SessionExtras,
         profiles: Arc<Profiles>,
         policy: Policy,
     ) -> Self {
         let shared = SessionConfig { extras, profiles, policy };
-        Self { desk, wake, shared: Arc::new(shared) }
+        Self { engine, wake, shared: Arc::new(shared) }
     }
 
     /// Id by which it is opened again.
     pub fn id(&self) -> SessionId {
-        self.desk.session
+        self.engine.session
     }
 
     /// The thread it appends to.
     pub fn thread(&self) -> ThreadId {
-        self.desk.thread
+        self.engine.thread
     }
 
     /// Store in which it is kept.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.desk.store
+        &self.engine.store
     }
 
-    async fn at_desk<T: Send + 'static>(
+    async fn on_engine<T: Send + 'static>(
         &self,
         work: impl FnOnce(&SessionEngine) -> Result<T, SessionError> + Send + 'static,
     ) -> Result<T, SessionError> {
-        let desk = Arc::clone(&self.desk);
-        blocking(move || work(&desk)).await
+        let engine = Arc::clone(&self.engine);
+        blocking(move || work(&engine)).await
     }
 
-    fn format(desk: &SessionEngine) -> Result<Format, SessionError> {
-        Ok(desk.state()?.setup.calls.format)
+    fn format(engine: &SessionEngine) -> Result<Format, SessionError> {
+        Ok(engine.state()?.setup.calls.format)
     }
 }
 
@@ -183,15 +190,15 @@ impl Session {
 impl Session {
     /// Appends events as they are, decoded by [`epitome_wire`] or made by hand.
     pub async fn append(&self, events: Vec<Event>) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| Ok(desk.append(&events)?.seq)).await
+        self.on_engine(move |engine| Ok(engine.append(&events)?.seq)).await
     }
 
     /// Appends a user's message.
     pub async fn user(&self, text: &str) -> Result<Seq, SessionError> {
         let text = text.to_owned();
-        self.at_desk(move |desk| {
-            let said = Self::format(desk)?.say_user(&text).at(Some(desk.now()));
-            Ok(desk.append(&[said])?.seq)
+        self.on_engine(move |engine| {
+            let said = Self::format(engine)?.say_user(&text).at(Some(engine.now()));
+            Ok(engine.append(&[said])?.seq)
         })
         .await
     }
@@ -199,15 +206,15 @@ impl Session {
     /// Appends tool results: all results of one answer together.
     pub async fn tool_results(&self, outputs: &[ToolOutput]) -> Result<Seq, SessionError> {
         let outputs = outputs.to_vec();
-        self.at_desk(move |desk| {
+        self.on_engine(move |engine| {
             let said: Vec<ToolResultInput<'_>> = outputs
                 .iter()
                 .map(|output| ToolResultInput { call: &output.call, text: &output.text, ended: output.ended })
                 .collect();
-            let now = Some(desk.now());
-            let events = Self::format(desk)?.say_results(&said);
+            let now = Some(engine.now());
+            let events = Self::format(engine)?.say_results(&said);
             let events: Vec<Event> = events.into_iter().map(|event| event.at(now)).collect();
-            Ok(desk.append(&events)?.seq)
+            Ok(engine.append(&events)?.seq)
         })
         .await
     }
@@ -216,17 +223,34 @@ impl Session {
     /// change earlier parts. It never waits for a model.
     pub async fn next_request(&self) -> Result<SessionRequest, SessionError> {
         let (asked, extras) = (Instant::now(), self.shared.extras.clone());
-        let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
+        let mut request = self.on_engine(move |engine| engine.next_request(&extras)).await?;
         self.wake.notify_one();
         self.watch_idle();
         request.made_in = asked.elapsed();
         Ok(request)
     }
 
-    /// Appends the model's answer: `body` is the provider's response, whole, as JSON or as the recorded stream.
+    /// Appends the model's answer: `body` is the provider's response, whole, as JSON or as the recorded stream. For a
+    /// stream that is read while it arrives, see [`answer_stream`](Self::answer_stream).
+    ///
+    /// A stream that ends in its middle is [`SessionError::AnswerCut`]. What came of it is in the log, but not in the
+    /// history: the next request is the same once more.
     pub async fn answered(&self, body: &str) -> Result<AssistantAnswer, SessionError> {
-        let (body, tool) = (body.to_owned(), self.shared.extras.compact_tool);
-        let (answer, asked) = self.at_desk(move |desk| answer::take(desk, &body, tool)).await?;
+        let mut stream = self.answer_stream().await?;
+        stream.push(body);
+        stream.finish().await
+    }
+
+    /// Begins the model's answer to the last request, for a program that has it piece by piece.
+    pub async fn answer_stream(&self) -> Result<AnswerStream, SessionError> {
+        let format = self.on_engine(Self::format).await?;
+        Ok(AnswerStream::new(self.clone(), format))
+    }
+
+    /// Appends an answer as far as it was read.
+    async fn take_answer(&self, reader: AnswerReader) -> Result<AssistantAnswer, SessionError> {
+        let tool = self.shared.extras.compact_tool;
+        let (answer, asked) = self.on_engine(move |engine| answer::take(engine, reader, tool)).await?;
         if asked.is_some() {
             self.wake.notify_one();
         }
@@ -237,13 +261,13 @@ impl Session {
     /// asking any model.
     pub async fn refused(&self, status: u16, body: &[u8]) -> Result<RefusalKind, SessionError> {
         let body = body.to_vec();
-        self.at_desk(move |desk| {
-            let format = Self::format(desk)?;
+        self.on_engine(move |engine| {
+            let format = Self::format(engine)?;
             let Some(overflow) = detect_overflow(format, status, &body) else {
-                desk.failed(&format!("the provider answered {status}"))?;
+                engine.failed(&format!("the provider answered {status}"))?;
                 return Ok(RefusalKind::Otherwise);
             };
-            desk.overflowed(overflow)?;
+            engine.overflowed(overflow)?;
             Ok(RefusalKind::TooLong)
         })
         .await
@@ -252,7 +276,7 @@ impl Session {
     /// Notes that the request failed: no connection, no answer.
     pub async fn failed(&self, why: &str) -> Result<(), SessionError> {
         let why = why.to_owned();
-        self.at_desk(move |desk| desk.failed(&why)).await
+        self.on_engine(move |engine| engine.failed(&why)).await
     }
 
     /// Changes to another model. If the content shown is too large for it, it is compacted first, with the old one.
@@ -266,13 +290,13 @@ impl Session {
         window: Option<Tokens>,
     ) -> Result<(), SessionError> {
         let SessionConfig { profiles, policy, .. } = &*self.shared;
-        let setup = SessionSetup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
-        let setup = self.at_desk(move |desk| Ok(setup.with_recorded_counts(&*desk.store))).await?;
+        let setup = SessionSetup::new(format, model, window, policy, profiles, self.engine.hooks.reserve());
+        let setup = self.on_engine(move |engine| Ok(setup.with_recorded_counts(&*engine.store))).await?;
         let setup = Arc::new(setup);
         let budget = setup.budget(ObservedLimits::default());
         let trigger = budget.trigger();
         let is_smaller =
-            self.at_desk(move |desk| Ok(desk.state()?.view().context().tokens() > trigger)).await?;
+            self.on_engine(move |engine| Ok(engine.state()?.view().context().tokens() > trigger)).await?;
         if is_smaller {
             match self.compact_for(CompactionTrigger::ModelSwitch, None, Some(budget)).await {
                 // Content that cannot be compacted is left to the reducers.
@@ -280,7 +304,7 @@ impl Session {
                 Err(error) => return Err(error),
             }
         }
-        self.at_desk(move |desk| desk.switch(setup)).await
+        self.on_engine(move |engine| engine.switch(setup)).await
     }
 }
 
@@ -296,7 +320,7 @@ impl Session {
     /// there is nothing to write: no compaction is in force, or no folder was given.
     pub async fn write_memory_files(&self) -> Result<Option<FileWriteOutcome>, SessionError> {
         let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
-        self.at_desk(move |desk| post_compaction::write_notes(desk, &folder)).await
+        self.on_engine(move |engine| post_compaction::write_notes(engine, &folder)).await
     }
 
     async fn compact_for(
@@ -317,25 +341,25 @@ impl Session {
         focus: Option<&str>,
         budget: Option<Budget>,
     ) -> Result<Seq, SessionError> {
-        if self.desk.maker.is_none() && !self.at_desk(manual_compaction::is_under_way).await? {
+        if self.engine.maker.is_none() && !self.on_engine(manual_compaction::is_under_way).await? {
             let focus = focus.map(str::to_owned);
-            let made = move |desk: &SessionEngine| {
-                manual_compaction::compact_built_in(desk, trigger, focus.as_deref(), budget.as_ref())
+            let made = move |engine: &SessionEngine| {
+                manual_compaction::compact_built_in(engine, trigger, focus.as_deref(), budget.as_ref())
             };
-            return self.at_desk(made).await;
+            return self.on_engine(made).await;
         }
         let job = self.order(trigger, focus, budget).await?;
         let worker = background_compactor::worker();
         loop {
-            let row = self.at_desk(move |desk| Ok(desk.store.job(job)?)).await?;
+            let row = self.on_engine(move |engine| Ok(engine.store.job(job)?)).await?;
             match row.state {
                 JobState::Queued | JobState::Running { .. } => {
-                    if work_one(&self.desk, &worker).await? == WorkOutcome::Nothing {
+                    if work_one(&self.engine, &worker).await? == WorkOutcome::Nothing {
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
                 JobState::Ready => {
-                    return self.at_desk(move |desk| manual_compaction::adopt(desk, job)).await;
+                    return self.on_engine(move |engine| manual_compaction::adopt(engine, job)).await;
                 }
                 JobState::Adopted { compaction } => return Ok(compaction),
                 JobState::Failed | JobState::Cancelled => {
@@ -356,7 +380,7 @@ impl Session {
     /// Works on a job of the session that is due, if there is one, with the summariser this session was opened with:
     /// for programs that make the summaries of sessions whose [`SummaryWorkers`] are elsewhere, and after a crash.
     pub async fn work(&self) -> Result<WorkOutcome, SessionError> {
-        work_one(&self.desk, &background_compactor::worker()).await
+        work_one(&self.engine, &background_compactor::worker()).await
     }
 
     async fn order(
@@ -366,55 +390,40 @@ impl Session {
         budget: Option<Budget>,
     ) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
-        self.at_desk(move |desk| manual_compaction::order(desk, trigger, focus.as_deref(), budget.as_ref()))
-            .await
+        self.on_engine(move |engine| {
+            manual_compaction::order(engine, trigger, focus.as_deref(), budget.as_ref())
+        })
+        .await
     }
 
     /// Undoes the compaction in force: contexts are made as if it had not been. Returns its place.
     pub async fn undo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| manual_compaction::undo_or_redo(desk, manual_compaction::UndoOrRedo::Undo)).await
+        self.on_engine(|engine| manual_compaction::undo_or_redo(engine, manual_compaction::UndoOrRedo::Undo))
+            .await
     }
 
     /// Brings back the compaction that was undone last. Returns its place.
     pub async fn redo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| manual_compaction::undo_or_redo(desk, manual_compaction::UndoOrRedo::Redo)).await
+        self.on_engine(|engine| manual_compaction::undo_or_redo(engine, manual_compaction::UndoOrRedo::Redo))
+            .await
     }
 
     /// Pins words, or an event: no compaction loses it.
     pub async fn pin(&self, pin: Pin) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| {
-            let mut state = desk.state()?;
-            let now = Some(desk.now());
-            let head = desk.append_to(&mut state, |state| {
-                let event = lineage::pin(state.view().line(), pin.clone())?;
-                Ok((vec![event.at(now)], Vec::new()))
-            })?;
-            Ok(head.seq)
-        })
-        .await
+        self.on_engine(move |engine| change_pin(engine, &pin, PinChange::Add)).await
     }
 
     /// Takes a pin away.
     pub async fn unpin(&self, pin: Pin) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| {
-            let mut state = desk.state()?;
-            let now = Some(desk.now());
-            let head = desk.append_to(&mut state, |state| {
-                let event = lineage::unpin(state.view().line(), pin.clone())
-                    .map_err(|error| SessionError::Lineage(error.to_string()))?;
-                Ok((vec![event.at(now)], Vec::new()))
-            })?;
-            Ok(head.seq)
-        })
-        .await
+        self.on_engine(move |engine| change_pin(engine, &pin, PinChange::Remove)).await
     }
 
     /// Forks a new session that shares this one's history up to `at`, with the summary of it or in full.
     pub async fn fork(&self, at: Seq, mode: ForkMode, title: &str) -> Result<Self, SessionError> {
         let title = title.to_owned();
-        self.branch(at, title, move |desk, state| {
+        self.branch(at, title, move |engine, state| {
             let (line, drafting) =
-                (manual_compaction::whole_thread(desk, state)?, state.drafting(&state.budget()));
+                (manual_compaction::whole_thread(engine, state)?, state.drafting(&state.budget()));
             Ok(lineage::fork(&line, at, mode, &manual_compaction::drafter(state, &drafting)))
         })
         .await
@@ -422,16 +431,16 @@ impl Session {
 
     /// Starts a new session that takes over with a goal: it gets a summary of this one, and shows nothing else of it.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
-        let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
-        let brief = handover::brief_of_all(&self.desk, goal, head).await?;
+        let head = self.on_engine(|engine| Ok(engine.store.head(engine.thread)?.seq)).await?;
+        let brief = handover::brief_of_all(&self.engine, goal, head).await?;
         let goal = goal.to_owned();
         let title = goal.clone();
-        self.branch(head, title, move |desk, state| {
-            let said = state.setup.calls.format.say_user(&goal).at(Some(desk.now()));
+        self.branch(head, title, move |engine, state| {
+            let said = state.setup.calls.format.say_user(&goal).at(Some(engine.now()));
             // Messages added while a model summarised are not handed over: the new thread begins where the call was
             // made.
             let (line, drafting) =
-                (manual_compaction::whole_thread(desk, state)?, state.drafting(&state.budget()));
+                (manual_compaction::whole_thread(engine, state)?, state.drafting(&state.budget()));
             let line = lineage::line_until(&line, head);
             Ok(lineage::handoff(&line, said, brief, &manual_compaction::drafter(state, &drafting)))
         })
@@ -446,24 +455,24 @@ impl Session {
         + Send
         + 'static,
     ) -> Result<Self, SessionError> {
-        let desk = self
-            .at_desk(move |desk| {
-                let mut state = desk.state()?;
-                state.catch_up(&*desk.store, desk.thread)?;
-                let events = events(desk, &state)?;
+        let engine = self
+            .on_engine(move |engine| {
+                let mut state = engine.state()?;
+                state.catch_up(&*engine.store, engine.thread)?;
+                let events = events(engine, &state)?;
                 let session = SessionId::new(uuid::Uuid::now_v7());
                 let thread = ThreadId::new(uuid::Uuid::now_v7());
-                let now = desk.now();
+                let now = engine.now();
                 let new = NewSession {
                     id: session,
                     key: None,
                     title,
                     source: "library".to_owned(),
                     created: Some(now),
-                    principal: desk.store.session(desk.session)?.principal,
+                    principal: engine.store.session(engine.session)?.principal,
                 };
-                let fork = NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
-                let head = desk.store.fork(&fork)?;
+                let fork = NewFork { of: engine.thread, at, session: new, thread, name: "main".to_owned() };
+                let head = engine.store.fork(&fork)?;
                 let events: Vec<Event> = events
                     .into_iter()
                     .map(|event| {
@@ -471,26 +480,26 @@ impl Session {
                         event.at(time)
                     })
                     .collect();
-                desk.store.append(thread, head.seq, events)?;
-                desk.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&desk.hooks))
+                engine.store.append(thread, head.seq, events)?;
+                engine.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&engine.hooks))
             })
             .await?;
-        let desk = Arc::new(desk);
+        let engine = Arc::new(engine);
         let wake = Arc::new(Notify::new());
         if self.shared.extras.workers == SummaryWorkers::Here {
-            tokio::spawn(background_compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+            tokio::spawn(background_compactor::run(Arc::downgrade(&engine), Arc::clone(&wake)));
         }
-        Ok(Self { desk, wake, shared: Arc::clone(&self.shared) })
+        Ok(Self { engine, wake, shared: Arc::clone(&self.shared) })
     }
 
     /// Starts a summary if no event arrives for a while.
     fn watch_idle(&self) {
         let Some(after) = self.shared.extras.idle else { return };
-        let (desk, wake) = (Arc::downgrade(&self.desk), Arc::clone(&self.wake));
+        let (engine, wake) = (Arc::downgrade(&self.engine), Arc::clone(&self.wake));
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            let Some(desk) = desk.upgrade() else { return };
-            let ordered = blocking(move || manual_compaction::order_if_idle(&desk, after)).await;
+            let Some(engine) = engine.upgrade() else { return };
+            let ordered = blocking(move || manual_compaction::order_if_idle(&engine, after)).await;
             match ordered {
                 Ok(true) => wake.notify_one(),
                 Ok(false) => {}
@@ -504,7 +513,7 @@ impl Session {
 impl Session {
     /// Events about summaries, as they happen.
     pub fn events(&self) -> Receiver<LifecycleEvent> {
-        self.desk.listeners.subscribe()
+        self.engine.listeners.subscribe()
     }
 
     /// Calls `listener` with events about summaries, as they happen, on a task of its own. One that is too slow
@@ -527,36 +536,36 @@ impl Session {
     /// [`RECALL_TOOL`](epitome_wire::recall_tool::RECALL_TOOL), and answer its calls with this.
     pub async fn recall(&self, handle: &str) -> Result<Vec<RecalledEvent>, SessionError> {
         let handle = handle.to_owned();
-        self.at_desk(move |desk| call_replay::recall(&*desk.store, desk.thread, &handle)).await
+        self.on_engine(move |engine| call_replay::recall(&*engine.store, engine.thread, &handle)).await
     }
 
     /// Searches all events of the session, shown or not.
     pub async fn search(&self, words: &str) -> Result<Vec<SearchHit>, SessionError> {
         let search =
             SearchQuery { words: words.to_owned(), scope: SearchScope::Thread(self.thread()), limit: 20 };
-        self.at_desk(move |desk| Ok(desk.store.search(&search)?)).await
+        self.on_engine(move |engine| Ok(engine.store.search(&search)?)).await
     }
 
     /// The calls of the session, with the decisions for each and its outcome.
     pub async fn calls(&self) -> Result<Vec<CallRow>, SessionError> {
-        self.at_desk(|desk| Ok(desk.store.calls(desk.thread, 0, usize::MAX)?)).await
+        self.on_engine(|engine| Ok(engine.store.calls(engine.thread, 0, usize::MAX)?)).await
     }
 
     /// The jobs of the session.
     pub async fn jobs(&self) -> Result<Vec<JobRow>, SessionError> {
-        self.at_desk(|desk| Ok(desk.store.jobs(Some(desk.thread))?)).await
+        self.on_engine(|engine| Ok(engine.store.jobs(Some(engine.thread))?)).await
     }
 
     /// Renders a past call again and checks that it is, byte for byte, the request that was sent.
     pub async fn replay(&self, call: u64) -> Result<ReplayedCall, SessionError> {
-        self.at_desk(move |desk| verify_call(&*desk.store, desk.thread, call)).await
+        self.on_engine(move |engine| verify_call(&*engine.store, engine.thread, call)).await
     }
 
     /// The size of the request that would be sent now, and the largest allowed size.
     pub async fn size(&self) -> Result<(Tokens, Tokens), SessionError> {
-        self.at_desk(|desk| {
-            let mut state = desk.state()?;
-            state.catch_up(&*desk.store, desk.thread)?;
+        self.on_engine(|engine| {
+            let mut state = engine.state()?;
+            state.catch_up(&*engine.store, engine.thread)?;
             Ok((state.view().context().tokens(), state.budget().ceiling()))
         })
         .await

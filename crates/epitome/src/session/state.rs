@@ -18,7 +18,7 @@ use epitome_store::{
     Store, ThreadHead,
     records::{CallRow, CommitRecord, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
 };
-use epitome_wire::{ModelAnswer, overflow::ContextOverflow};
+use epitome_wire::overflow::ContextOverflow;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -517,21 +517,18 @@ impl SessionState {
         }
     }
 
-    pub(super) fn outcome(&self, call: u64, now: Timestamp, answered: &ModelAnswer) -> NewCallOutcome {
-        let answer = answered.events.iter().find_map(|event| match &event.fact {
+    /// Outcome of a call that was answered with these events.
+    pub(super) fn outcome(&self, call: u64, now: Timestamp, answered: &[Event]) -> NewCallOutcome {
+        let answer = answered.iter().find_map(|event| match &event.fact {
             Fact::AssistantSaid { answer, .. } => answer.clone(),
             _ => None,
         });
-        let cost = answered.usage.as_ref().and_then(|usage| self.cost(usage));
-        NewCallOutcome {
-            call,
-            time: Some(now),
-            answer,
-            usage: answered.usage,
-            cost,
-            error: None,
-            refusal: None,
-        }
+        let usage = answered.iter().rev().find_map(|event| match &event.fact {
+            Fact::UsageReported { usage, .. } => Some(*usage),
+            _ => None,
+        });
+        let cost = usage.as_ref().and_then(|usage| self.cost(usage));
+        NewCallOutcome { call, time: Some(now), answer, usage, cost, error: None, refusal: None }
     }
 
     fn cost(&self, usage: &Usage) -> Option<Money> {

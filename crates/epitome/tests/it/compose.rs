@@ -1,9 +1,6 @@
 //! Clients that never heard of compaction stay inside the window, with their own bytes wherever nobody touched them.
 
-use std::{
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use epitome::{
@@ -126,9 +123,8 @@ impl Gateway {
             observed: None,
             told,
         };
-        let (tell, heard) = mpsc::channel();
-        self.recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
-        if let FinishOutcome::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
+        let finish = self.recorder.begin_finish(ticket, end).wait();
+        if let FinishOutcome::Unsettled(unfinished) = finish.unwrap() {
             self.recorder.settle(*unfinished).unwrap();
         }
     }

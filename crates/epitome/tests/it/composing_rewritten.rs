@@ -1,7 +1,7 @@
 //! Clients that tell their newest answer in words of their own, or keep a message near the end of every request: one session
 //! each, whose compactions hold, and whose provider's cache is used as well as without a gateway.
 
-use std::{collections::BTreeSet, sync::mpsc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use epitome::{
     core::{
@@ -264,9 +264,8 @@ fn end(gateway: &Gateway, ticket: PendingRecord, answer: &Value, at: i64) {
         observed: None,
         told: None,
     };
-    let (tell, heard) = mpsc::channel();
-    gateway.recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
-    if let FinishOutcome::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
+    let finish = gateway.recorder.begin_finish(ticket, end).wait();
+    if let FinishOutcome::Unsettled(unfinished) = finish.unwrap() {
         gateway.recorder.settle(*unfinished).unwrap();
     }
 }

@@ -69,7 +69,7 @@ async fn the_agent_calls_its_tools_until_it_has_an_answer() {
         chat_says("It is blue, and 42."),
     ])
     .await;
-    let session = agent::agent("m", Tokens(8_000)).file(&file).begin().await.unwrap();
+    let session = agent::agent("m", Tokens(8_000)).unwrap().file(&file).begin().await.unwrap();
     let said = agent::answer(&session, &server.url(), "What colour is it?").await.unwrap();
     assert_eq!(said, "It is blue, and 42.");
     let seen = server.seen();
@@ -106,7 +106,7 @@ async fn the_agent_asks_again_smaller_when_a_request_was_too_long_and_tells_any_
     ])
     .await;
     let file = folder.path().join("log.db");
-    let session = agent::agent("m", Tokens(20_000)).file(file).begin().await.unwrap();
+    let session = agent::agent("m", Tokens(20_000)).unwrap().file(file).begin().await.unwrap();
     let said = agent::answer(&session, &server.url(), "How long is it?").await.unwrap();
     assert_eq!(said, "It is long.");
     let seen = server.seen();
@@ -136,7 +136,7 @@ async fn the_agent_speaks_anthropic_too() {
     .await;
     let file = folder.path().join("log.db");
     let session =
-        agent_anthropic::agent("claude-sonnet-4-5", Tokens(8_000)).file(file).begin().await.unwrap();
+        agent_anthropic::agent("claude-sonnet-4-5", Tokens(8_000)).unwrap().file(file).begin().await.unwrap();
     assert_eq!(agent_anthropic::answer(&session, &server.url(), "What colour?").await.unwrap(), "Blue.");
     let seen = server.seen();
     assert_eq!(seen[0].line, "POST /v1/messages");
@@ -197,7 +197,8 @@ async fn a_summariser_of_ones_own_is_asked_in_the_background() {
     let question = |number: usize| format!("Count {number}. {}", "It matters to me. ".repeat(40));
     let server = Scripted::start((0..60).map(|number| chat_says(&format!("Counted {number}.")))).await;
     let file = folder.path().join("log.db");
-    let session = agent::agent("m", Tokens(8_000)).file(file).summariser(summariser).begin().await.unwrap();
+    let session =
+        agent::agent("m", Tokens(8_000)).unwrap().file(file).summariser(summariser).begin().await.unwrap();
     let mut events = session.events();
     for number in 0..60 {
         agent::answer(&session, &server.url(), &question(number)).await.unwrap();
@@ -241,7 +242,7 @@ async fn a_hook_adds_its_notes_once_and_in_their_place() {
     let notes = hook::Notes("Cache: it is an LRU map.\nqueue: it is bounded.\n".to_owned());
     let server = Scripted::start([chat_says("Small."), chat_says("Yes.")]).await;
     let file = folder.path().join("log.db");
-    let session = agent::agent("m", Tokens(8_000)).file(file).hook(notes).begin().await.unwrap();
+    let session = agent::agent("m", Tokens(8_000)).unwrap().file(file).hook(notes).begin().await.unwrap();
     agent::answer(&session, &server.url(), "How large is the cache?").await.unwrap();
     agent::answer(&session, &server.url(), "Sure?").await.unwrap();
     let seen = server.seen();

@@ -70,7 +70,7 @@ async fn library(tools: &[&str]) -> Vec<String> {
     let tools: Vec<Value> = tools.iter().map(define).collect();
     let session: Session = agent::builder(&hands)
         .policy(&agent::summaries_only())
-        .tools(Value::Array(tools).to_string())
+        .tools(tools)
         .store(temporary_store(StoreOptions::default()).unwrap())
         .begin()
         .await

@@ -5,6 +5,7 @@
 
 mod adversarial;
 mod agent;
+mod answer_streams;
 mod client_cache;
 mod compaction;
 mod compose;
@@ -26,6 +27,7 @@ mod manual;
 mod memory_files;
 mod misbehaving;
 mod model_drafts;
+mod opening;
 mod recorder;
 mod rehearsal;
 mod scripted;

@@ -340,11 +340,11 @@ fn a_request_whose_answer_takes_its_time_is_written_before() {
     let mut gateway = Gateway::new();
     let ticket = gateway.ask(CHAT, NOBODY, &chat(&[user("a")]));
     let thread = ticket.thread;
-    gateway.recorder.write_deferred_before(Timestamp(gateway.clock));
+    gateway.recorder.write_deferred_before(Timestamp(gateway.clock)).wait();
     // What is written for nobody in particular is behind what somebody has written.
     gateway.call(CHAT, NOBODY, &chat(&[user("x")]), &chat_answer("1", "y"));
     assert_eq!(gateway.sessions().len(), 1, "it came no earlier than that");
-    gateway.recorder.write_deferred_before(Timestamp(gateway.clock));
+    gateway.recorder.write_deferred_before(Timestamp(gateway.clock)).wait();
     gateway.call(CHAT, NOBODY, &chat(&[user("z")]), &chat_answer("2", "y"));
     assert_eq!(gateway.story(thread), "a");
     gateway.end(ticket, CHAT, Some(&chat_answer("3", "b")), ExchangeOutcome::Complete);

@@ -305,7 +305,7 @@ async fn an_unknown_window_is_left_alone_until_the_provider_says_what_it_is() {
 async fn the_agent_compacts_by_a_tool_with_a_focus() {
     for format in crate::SCRIPTED {
         let summariser = Remembers::default();
-        let tools = format!("[{}]", format.compact_tool());
+        let tools = json!([format.compact_tool()]);
         let session = builder(format)
             .window(Tokens(20_000))
             .tools(tools)
@@ -336,7 +336,7 @@ async fn the_agent_compacts_by_a_tool_with_a_focus() {
 async fn an_agent_that_only_compacts_goes_on() {
     let format = Format::OpenaiChat;
     let session = chat()
-        .tools(format!("[{}]", format.compact_tool()))
+        .tools(json!([format.compact_tool()]))
         .compact_tool(CompactTool::Offered)
         .begin()
         .await

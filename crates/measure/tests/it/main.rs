@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
 mod metrics;
+mod played_sessions;
 mod retention;
 mod why;
 

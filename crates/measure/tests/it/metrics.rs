@@ -5,64 +5,33 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use epitome::{
-    core::{Tokens, event::Timestamp, policy::Policy},
-    import::import_bytes,
-    session::{Session, ToolOutput},
-    store::{StoreLocation, StoreOptions, open_store},
-    wire::{Format, transcripts::TranscriptLimits},
-};
+use epitome::{core::Tokens, session::Session};
 use epitome_measure::metrics::{CacheState, SessionMetrics, TargetResult, metrics};
 use serde_json::json;
 
-/// An answer that was read from the cache for the most part.
-fn answer(turn: usize, cached: u64) -> String {
-    json!({"id": format!("answer-{turn}"), "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls",
-        "message": {"role": "assistant", "content": format!("I tried plan {turn}, but it did not work."), "tool_calls": [
-            {"id": format!("call-{turn}"), "type": "function",
-             "function": {"name": "bash", "arguments": format!("{{\"command\":\"make part-{turn}\"}}")}}]}}],
-        "usage": {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020,
-                  "prompt_tokens_details": {"cached_tokens": cached}}})
-    .to_string()
-}
+use crate::played_sessions::{self, PlayedResult, PlayedTurn, compactions_only, imported};
 
 async fn begin() -> (Session, Arc<AtomicI64>) {
-    let clock = Arc::new(AtomicI64::new(1_000_000));
-    let policy = Policy::read(
-        r#"
-        name = "test"
-        about = "Summaries only."
-        [limits]
-        target = 0.6
-        trigger = 0.9
-        [[reduce]]
-        reducer = "evict_media"
-        [summary]
-        keep = { turns = 2 }
-        length = { fixed = 700 }
-        "#,
-    );
-    let time = Arc::clone(&clock);
-    let session = Session::builder(Format::OpenaiChat, "a model nobody knows")
-        .window(Tokens(16_000))
-        .policy(&policy.unwrap())
-        .system("Build.")
-        .clock(move || Timestamp(time.fetch_add(1_000, Ordering::Relaxed)))
-        .begin()
-        .await
-        .unwrap();
+    let (builder, clock) = played_sessions::builder(Tokens(16_000));
+    let session = builder.policy(&compactions_only()).system("Build.").begin().await.unwrap();
     session.user("Build all the parts of the project. Never touch the lock file.").await.unwrap();
     (session, clock)
 }
 
+/// Plays turns that were read from the cache as far as `cached` says, and all fail.
 async fn play(session: &Session, turns: std::ops::Range<usize>, cached: u64) {
-    for turn in turns {
-        session.next_request().await.unwrap();
-        let answer = session.answered(&answer(turn, cached)).await.unwrap();
-        let text =
-            format!("error: part {turn} has no rule\n{}", format!("make: entering part {turn}\n").repeat(60));
-        session.tool_results(&[ToolOutput::failed(&answer.calls[0], text)]).await.unwrap();
-    }
+    let failed = |turn| {
+        let noise = format!("make: entering part {turn}\n").repeat(60);
+        PlayedTurn {
+            said: format!("I tried plan {turn}, but it did not work."),
+            tool: "bash",
+            arguments: json!({"command": format!("make part-{turn}")}),
+            usage: json!({"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020,
+                "prompt_tokens_details": {"cached_tokens": cached}}),
+            result: PlayedResult::Failure(format!("error: part {turn} has no rule\n{noise}")),
+        }
+    };
+    played_sessions::play(session, turns, failed).await;
 }
 
 fn measured(session: &Session) -> SessionMetrics {
@@ -155,13 +124,9 @@ async fn an_undone_compaction_is_not_in_force_and_the_next_builds_on_the_one_bef
 
 #[test]
 fn what_an_imported_session_does_not_say_is_not_guessed() {
-    let folder = tempfile::tempdir().unwrap();
-    let store =
-        open_store(&StoreLocation::named(folder.path().join("log.db")).unwrap(), StoreOptions::default())
-            .unwrap();
-    let log = br#"[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}]"#;
-    let imported = import_bytes(&*store, "s.json", log, &TranscriptLimits::default()).unwrap();
-    let told = metrics(&*store, imported.sessions[0].row.head.unwrap()).unwrap();
+    let log = r#"[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}]"#;
+    let (store, thread) = imported("s.json", log);
+    let told = metrics(&*store, thread).unwrap();
     insta::assert_snapshot!(table(&told), @r"
     compression: - (3-5x) not measured - nothing was compacted in this session
     cache hits: - (> 80 %) not measured - no usage was reported for any call

@@ -1,21 +1,15 @@
 //! `why`, asked of sessions that were played to the end: whatever it says is held against the bytes that were sent.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
-
 use epitome::{
-    core::{Seq, Tokens, draft_gate::DraftFinish, event::Timestamp, policy::Policy},
-    import::import_bytes,
+    core::{Seq, Tokens, draft_gate::DraftFinish, policy::Policy},
     lineage::ForkMode,
-    session::{Session, SessionBuilder, ToolOutput},
-    store::{StoreLocation, StoreOptions, open_store},
+    session::{Session, SessionBuilder},
     summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
-    wire::{Format, transcripts::TranscriptLimits},
 };
 use epitome_measure::text_fate::{MatchKind, TextFate, TextFateBasis, TextPresence, why};
 use serde_json::json;
+
+use crate::played_sessions::{self, PlayedResult, PlayedTurn, compactions_only, imported};
 
 /// A summariser that says the same every time.
 #[derive(Debug)]
@@ -39,50 +33,30 @@ impl Summarize for Repeats {
 }
 
 fn builder() -> SessionBuilder {
-    let clock = Arc::new(AtomicI64::new(1_000_000));
-    Session::builder(Format::OpenaiChat, "a model nobody knows")
-        .window(Tokens(8_000))
-        .system("Count.")
-        .clock(move || Timestamp(clock.fetch_add(1_000, Ordering::Relaxed)))
+    let (builder, _) = played_sessions::builder(Tokens(8_000));
+    builder.system("Count.")
 }
 
 /// Only compactions, which keep two turns.
 fn compacting() -> SessionBuilder {
-    let policy = Policy::read(
-        r#"
-        name = "test"
-        about = "Summaries only."
-        [limits]
-        target = 0.6
-        trigger = 0.9
-        [[reduce]]
-        reducer = "evict_media"
-        [summary]
-        keep = { turns = 2 }
-        length = { fixed = 700 }
-        "#,
-    );
-    builder().policy(&policy.unwrap()).summariser(Repeats)
-}
-
-fn called(turn: usize) -> String {
-    json!({"id": format!("answer-{turn}"), "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls",
-        "message": {"role": "assistant", "content": format!("Counting part-{turn}."), "tool_calls": [
-            {"id": format!("call-{turn}"), "type": "function",
-             "function": {"name": "shell", "arguments": format!("{{\"path\":\"part-{turn}.txt\"}}")}}]}}],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}})
-    .to_string()
+    builder().policy(&compactions_only()).summariser(Repeats)
 }
 
 /// Plays turns of a tool loop. Each output has a word of its own in its middle.
 async fn play(session: &Session, turns: std::ops::Range<usize>, lines: usize) {
-    for turn in turns {
-        session.next_request().await.unwrap();
-        let answer = session.answered(&called(turn)).await.unwrap();
+    let counted = |turn| {
         let line = format!("line of file {turn}\n").repeat(lines / 2);
-        let text = format!("{line}the secret of file {turn} is umbrella-{turn}.\n{line}");
-        session.tool_results(&[ToolOutput::of(&answer.calls[0], text)]).await.unwrap();
-    }
+        PlayedTurn {
+            said: format!("Counting part-{turn}."),
+            tool: "shell",
+            arguments: json!({"path": format!("part-{turn}.txt")}),
+            usage: json!({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}),
+            result: PlayedResult::Output(format!(
+                "{line}the secret of file {turn} is umbrella-{turn}.\n{line}"
+            )),
+        }
+    };
+    played_sessions::play(session, turns, counted).await;
 }
 
 fn ask(session: &Session, text: &str) -> TextFate {
@@ -333,18 +307,13 @@ async fn a_pin_and_what_came_after_the_last_call_are_told_too() {
 
 #[test]
 fn a_session_without_recorded_calls_is_answered_from_its_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let store =
-        open_store(&StoreLocation::named(folder.path().join("log.db")).unwrap(), StoreOptions::default())
-            .unwrap();
     let log = r#"{"type":"user","uuid":"1","parentUuid":null,"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","content":"The bucket is called zanzibar."}}
 {"type":"assistant","uuid":"2","parentUuid":"1","sessionId":"s","timestamp":"2026-01-01T00:00:01Z","message":{"id":"m1","role":"assistant","model":"claude","content":[{"type":"text","text":"Noted."}],"stop_reason":"end_turn","usage":{"input_tokens":5,"output_tokens":1}}}
 {"type":"system","subtype":"compact_boundary","uuid":"3","parentUuid":null,"logicalParentUuid":"2","sessionId":"s","timestamp":"2026-01-01T00:00:02Z","content":"Conversation compacted","compactMetadata":{"trigger":"auto","preTokens":100}}
 {"type":"user","uuid":"4","parentUuid":"3","sessionId":"s","timestamp":"2026-01-01T00:00:03Z","isCompactSummary":true,"message":{"role":"user","content":"A bucket was named."}}
 {"type":"user","uuid":"5","parentUuid":"4","sessionId":"s","timestamp":"2026-01-01T00:00:04Z","message":{"role":"user","content":"Go on."}}
 "#;
-    let imported = import_bytes(&*store, "s.jsonl", log.as_bytes(), &TranscriptLimits::default()).unwrap();
-    let thread = imported.sessions[0].row.head.unwrap();
+    let (store, thread) = imported("s.jsonl", log);
     let answer =
         |text: &str| why(&*store, thread, text).unwrap().to_string().replace(&thread.short(), "thread");
     insta::assert_snapshot!(answer("zanzibar"), @r"

@@ -1,7 +1,5 @@
 //! Care of a store as a whole: opened again, checked, rebuilt, copied, erased.
 
-use std::sync::mpsc;
-
 use epitome_core::{Seq, ThreadId, event::Timestamp};
 
 use super::{
@@ -83,14 +81,13 @@ fn a_submitted_commit_is_made_in_its_turn_and_tells_its_outcome(databases: &Data
     let commits =
         |number: u64| ThreadCommit::new(id, Seq(number), vec![user(&format!("event {number}"))], vec![]);
     let pending: Vec<_> = (0..20).map(|number| store.submit(commits(number))).collect();
-    let (send, told) = mpsc::channel();
-    store.submit(commits(7)).then(move |outcome| send.send(outcome).unwrap());
+    let late = store.submit(commits(7));
     // Dropped, it is made all the same.
     drop(store.submit(commits(20)));
     for (number, pending) in (1..).zip(pending) {
         assert_eq!(pending.wait().unwrap().head.seq, Seq(number));
     }
-    let late = told.recv().unwrap().unwrap_err();
+    let late = late.wait().unwrap_err();
     assert!(matches!(late, StoreError::Conflict { after: Seq(7), .. }), "{late}");
     assert!(late.is_conflict());
     // This one waits behind it.

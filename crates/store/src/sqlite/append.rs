@@ -62,15 +62,15 @@ impl PreparedAppend {
     }
 
     /// Appends if the thread's head is where the caller thinks.
-    pub(super) fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<ThreadHead, SqliteError> {
-        let before = thread_view::head(desk.connection, self.thread)?;
-        self.run_after(desk, before)
+    pub(super) fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<ThreadHead, SqliteError> {
+        let before = thread_view::head(tx.connection, self.thread)?;
+        self.run_after(tx, before)
     }
 
     /// The same for a thread whose head is known.
     pub(super) fn run_after(
         &mut self,
-        desk: &mut WriteTx<'_>,
+        tx: &mut WriteTx<'_>,
         before: ThreadHead,
     ) -> Result<ThreadHead, SqliteError> {
         if before.seq != self.after {
@@ -82,9 +82,9 @@ impl PreparedAppend {
             let item = Arc::make_mut(item);
             head = ThreadHead { seq: head.seq.next(), link: item.event.link_after(head.link) };
             (item.id.seq, item.link) = (head.seq, head.link);
-            item.row = insert(desk, item, form)?;
+            item.row = insert(tx, item, form)?;
         }
-        desk.backlog.take(self.thread, before, &self.items, self.tokenizer);
+        tx.backlog.take(self.thread, before, &self.items, self.tokenizer);
         Ok(head)
     }
 }
@@ -99,14 +99,14 @@ impl RawJsonForm {
     }
 }
 
-fn insert(desk: &WriteTx<'_>, item: &DerivedEvent, form: &RawJsonForm) -> Result<i64, SqliteError> {
+fn insert(tx: &WriteTx<'_>, item: &DerivedEvent, form: &RawJsonForm) -> Result<i64, SqliteError> {
     let DerivedEvent { id, link, event, .. } = item;
     let (raw, markers) = match form {
         RawJsonForm::Fact => (None, 0),
         RawJsonForm::Plain => (Some(&*event.raw.json), 0),
         RawJsonForm::Packed(packed) => (Some(packed.text.as_str()), packed.markers),
     };
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO events (thread, seq, time, kind, dialect, media, normal_digest, raw_link, normal_link,
                 origin, fact, raw) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
@@ -125,64 +125,60 @@ fn insert(desk: &WriteTx<'_>, item: &DerivedEvent, form: &RawJsonForm) -> Result
             event.fact_json(),
             raw,
         ])?;
-    let row = desk.connection.last_insert_rowid();
+    let row = tx.connection.last_insert_rowid();
     if let RawJsonForm::Packed(packed) = form {
-        media::keep(desk.connection, row, &packed.media)?;
+        media::keep(tx.connection, row, &packed.media)?;
     }
     Ok(row)
 }
 
 /// Makes a thread, and a nameless session for it if there is none yet.
-pub(super) fn open(desk: &mut WriteTx<'_>, thread: &NewThread) -> Result<(), SqliteError> {
-    ensure_session(desk, thread.session)?;
-    make(desk, thread, HeadPromotion::No)?;
+pub(super) fn open(tx: &mut WriteTx<'_>, thread: &NewThread) -> Result<(), SqliteError> {
+    ensure_session(tx, thread.session)?;
+    make(tx, thread, HeadPromotion::No)?;
     Ok(())
 }
 
 /// Makes a thread of a session that is there; gives where it ends, if it is new.
 pub(super) fn make(
-    desk: &mut WriteTx<'_>,
+    tx: &mut WriteTx<'_>,
     thread: &NewThread,
     head: HeadPromotion,
 ) -> Result<Option<ThreadHead>, SqliteError> {
-    if let Some(known) = thread_view::thread(desk.connection, thread.id)? {
+    if let Some(known) = thread_view::thread(tx.connection, thread.id)? {
         return if known == *thread { Ok(None) } else { Err(StoreError::ThreadDiffers(thread.id).into()) };
     }
     let (base, calls) = match thread.start {
         ThreadStart::Root | ThreadStart::Spawned { .. } => (ThreadHead::START, 0),
         ThreadStart::Fork { of, at } => {
-            let base = thread_view::head_at(desk.connection, of, at)?;
-            expect_same_principal(desk, of, thread.session)?;
-            (base, calls::count_calls_through(desk.connection, of, at)?)
+            let base = thread_view::head_at(tx.connection, of, at)?;
+            expect_same_principal(tx, of, thread.session)?;
+            (base, calls::count_calls_through(tx.connection, of, at)?)
         }
     };
-    insert_thread(desk, thread, base, calls)?;
+    insert_thread(tx, thread, base, calls)?;
     if let ThreadStart::Fork { .. } = thread.start {
         // The shared part must be derived.
-        desk.backlog.catch_up(desk.connection)?;
-        shared_sums::derive(desk.connection, thread.id)?;
+        tx.backlog.catch_up(tx.connection)?;
+        shared_sums::derive(tx.connection, thread.id)?;
     }
-    desk.connection
+    tx.connection
         .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND (?3 OR head_thread IS NULL)")?
         .execute(params![thread.session.blob(), thread.id.blob(), head == HeadPromotion::Yes])?;
     Ok(Some(base))
 }
 
 /// Refuses a fork into another principal's session: no view shows another principal's messages.
-fn expect_same_principal(
-    desk: &WriteTx<'_>,
-    parent: ThreadId,
-    session: SessionId,
-) -> Result<(), SqliteError> {
-    let (_, theirs) = sessions::owner(desk.connection, parent)?;
-    match sessions::principal(desk.connection, session)? {
+fn expect_same_principal(tx: &WriteTx<'_>, parent: ThreadId, session: SessionId) -> Result<(), SqliteError> {
+    let (_, theirs) = sessions::owner(tx.connection, parent)?;
+    match sessions::principal(tx.connection, session)? {
         Some(own) if own == theirs => Ok(()),
         _ => Err(StoreError::OtherPrincipal(session).into()),
     }
 }
 
-fn ensure_session(desk: &WriteTx<'_>, session: SessionId) -> Result<(), SqliteError> {
-    desk.connection
+fn ensure_session(tx: &WriteTx<'_>, session: SessionId) -> Result<(), SqliteError> {
+    tx.connection
         .prepare_cached(
             "INSERT INTO sessions (id, title, source) VALUES (?1, '', '') ON CONFLICT DO NOTHING",
         )?
@@ -191,7 +187,7 @@ fn ensure_session(desk: &WriteTx<'_>, session: SessionId) -> Result<(), SqliteEr
 }
 
 fn insert_thread(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     thread: &NewThread,
     base: ThreadHead,
     calls: u64,
@@ -202,7 +198,7 @@ fn insert_thread(
         ThreadStart::Spawned { by, call } => ("spawned", None, *by, call.as_ref().map(|call| &call.0)),
     };
     let ChainLink { raw: Digest(raw), normal: Digest(normal) } = base.link;
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO threads (id, session, name, start, parent, base_seq, base_raw_link, base_normal_link,
                 by_thread, by_seq, by_call, base_calls, key)

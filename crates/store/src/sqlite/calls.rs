@@ -259,9 +259,9 @@ pub(super) fn check_hash(content: &HashedText) -> Result<(), StoreError> {
 }
 
 /// Stores a content, unless it is there.
-pub(super) fn store_text(desk: &WriteTx<'_>, content: &HashedText) -> Result<(), SqliteError> {
-    if !is_kept(desk, content.hash)? {
-        desk.connection
+pub(super) fn store_text(tx: &WriteTx<'_>, content: &HashedText) -> Result<(), SqliteError> {
+    if !is_kept(tx, content.hash)? {
+        tx.connection
             .prepare_cached("INSERT INTO contents (hash, text) VALUES (?1, ?2)")?
             .execute(params![content.hash.0, content.text])?;
     }
@@ -270,25 +270,25 @@ pub(super) fn store_text(desk: &WriteTx<'_>, content: &HashedText) -> Result<(),
 
 /// Stores a content that the script of the next call names.
 pub(super) fn store_piece(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     thread: ThreadId,
     content: &HashedText,
 ) -> Result<(), SqliteError> {
-    store_text(desk, content)?;
-    let (call, _) = end_of_calls(desk.connection, thread)?;
-    desk.connection
+    store_text(tx, content)?;
+    let (call, _) = end_of_calls(tx.connection, thread)?;
+    tx.connection
         .prepare_cached("INSERT OR IGNORE INTO script_contents (thread, hash, call) VALUES (?1, ?2, ?3)")?
         .execute(params![thread.blob(), content.hash.0, signed(call)])?;
     Ok(())
 }
 
-fn is_kept(desk: &WriteTx<'_>, hash: Digest) -> Result<bool, SqliteError> {
-    Ok(desk.connection.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?.exists([hash.0])?)
+fn is_kept(tx: &WriteTx<'_>, hash: Digest) -> Result<bool, SqliteError> {
+    Ok(tx.connection.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?.exists([hash.0])?)
 }
 
 /// Refuses to go on unless so many calls were made in the thread's view.
-pub(super) fn expect_call_count(desk: &WriteTx<'_>, thread: ThreadId, calls: u64) -> Result<(), SqliteError> {
-    match end_of_calls(desk.connection, thread)? {
+pub(super) fn expect_call_count(tx: &WriteTx<'_>, thread: ThreadId, calls: u64) -> Result<(), SqliteError> {
+    match end_of_calls(tx.connection, thread)? {
         (made, _) if made == calls => Ok(()),
         (made, _) => Err(StoreError::CallsConflict { thread, calls, made }.into()),
     }
@@ -296,15 +296,15 @@ pub(super) fn expect_call_count(desk: &WriteTx<'_>, thread: ThreadId, calls: u64
 
 /// Adds a call to a thread that ends at `end`; gives its number.
 pub(super) fn insert(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     thread: ThreadId,
     end: Seq,
     call: &NewCall,
 ) -> Result<u64, SqliteError> {
-    let (number, before) = end_of_calls(desk.connection, thread)?;
+    let (number, before) = end_of_calls(tx.connection, thread)?;
     check_within("call", thread, ("head", call.head), (before, end))?;
     if let Some(id) = call.summary {
-        let owner = owner(&thread_view::owned_event_ranges(desk.connection, thread, Seq::START)?, id.seq);
+        let owner = owner(&thread_view::owned_event_ranges(tx.connection, thread, Seq::START)?, id.seq);
         if owner != Some(id.thread) || id.seq > end {
             return Err(misplaced_record(
                 "call",
@@ -314,7 +314,7 @@ pub(super) fn insert(
             .into());
         }
     }
-    let inserted = desk
+    let inserted = tx
         .connection
         .prepare_cached(
             "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
@@ -345,14 +345,14 @@ pub(super) fn insert(
         ]);
     match inserted {
         Ok(_) => Ok(number),
-        Err(error) => Err(unkept(desk, call)?.unwrap_or_else(|| error.into())),
+        Err(error) => Err(unkept(tx, call)?.unwrap_or_else(|| error.into())),
     }
 }
 
 /// Error of a refused call, if it names a content that is not there.
-fn unkept(desk: &WriteTx<'_>, call: &NewCall) -> Result<Option<SqliteError>, SqliteError> {
+fn unkept(tx: &WriteTx<'_>, call: &NewCall) -> Result<Option<SqliteError>, SqliteError> {
     for hash in [Some(call.policy), call.profile, Some(call.rendering)].into_iter().flatten() {
-        if !is_kept(desk, hash)? {
+        if !is_kept(tx, hash)? {
             return Ok(Some(StoreError::UnknownContent(hash).into()));
         }
     }
@@ -383,26 +383,26 @@ fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq),
 
 /// Adds a report about a call's end to the thread that owns the call.
 pub(super) fn insert_outcome(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     thread: ThreadId,
     outcome: &NewCallOutcome,
 ) -> Result<(), SqliteError> {
     let number = outcome.call;
     let unknown = || SqliteError::Store(StoreError::UnknownCall { thread, number });
     let mut statement =
-        desk.connection.prepare_cached("SELECT id FROM model_calls WHERE thread = ?1 AND number = ?2")?;
+        tx.connection.prepare_cached("SELECT id FROM model_calls WHERE thread = ?1 AND number = ?2")?;
     let mut find = |thread: ThreadId| {
         statement.query_row(params![thread.blob(), signed(number)], |row| row.get(0)).optional()
     };
     let mut call: Option<i64> = find(thread)?;
     if call.is_none() {
-        let stretches = owned_call_ranges(desk.connection, thread)?;
+        let stretches = owned_call_ranges(tx.connection, thread)?;
         let owner = stretches.iter().find(|stretch| (stretch.from..stretch.until).contains(&number));
         call = find(owner.ok_or_else(unknown)?.thread)?;
     }
     let usage = outcome.usage.as_ref().map(numbers_json);
     let refusal = outcome.refusal.as_ref().map(numbers_json);
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO call_outcomes (call, time, cost, answer, usage, error, refusal)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

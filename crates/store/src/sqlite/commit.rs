@@ -25,7 +25,7 @@ impl SqliteStore {
     pub(super) fn hand_over(&self, commit: ThreadCommit, reporter: CommitReporter) {
         match PreparedCommit::new(commit, self.options.counter.as_deref()) {
             Ok(mut prepared) => {
-                let work = move |desk: &mut WriteTx<'_>| prepared.run(desk);
+                let work = move |tx: &mut WriteTx<'_>| prepared.run(tx);
                 self.writer.write_then("committing", work, |done| reporter.report(done));
             }
             Err(error) => reporter.report(Err(error)),
@@ -55,32 +55,32 @@ impl PreparedCommit {
         Ok(Self { thread, opens, append: PreparedAppend::new(thread, after, events, counter), records })
     }
 
-    fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<CommitReceipt, SqliteError> {
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<CommitReceipt, SqliteError> {
         let made = match &self.opens {
-            Some(opens) => open(desk, opens)?,
+            Some(opens) => open(tx, opens)?,
             None => None,
         };
         let head = match made {
-            Some(start) => self.append.run_after(desk, start)?,
-            None => self.append.run(desk)?,
+            Some(start) => self.append.run_after(tx, start)?,
+            None => self.append.run(tx)?,
         };
         let mut committed = CommitReceipt { head, calls: Vec::new() };
         for record in &self.records {
             match record {
-                CommitRecord::Content(content) => calls::store_text(desk, content)?,
-                CommitRecord::Piece(content) => calls::store_piece(desk, self.thread, content)?,
-                CommitRecord::CallsSoFar(calls) => calls::expect_call_count(desk, self.thread, *calls)?,
+                CommitRecord::Content(content) => calls::store_text(tx, content)?,
+                CommitRecord::Piece(content) => calls::store_piece(tx, self.thread, content)?,
+                CommitRecord::CallsSoFar(calls) => calls::expect_call_count(tx, self.thread, *calls)?,
                 CommitRecord::Call(call) => {
-                    committed.calls.push(calls::insert(desk, self.thread, head.seq, call)?);
+                    committed.calls.push(calls::insert(tx, self.thread, head.seq, call)?);
                 }
-                CommitRecord::Outcome(outcome) => calls::insert_outcome(desk, self.thread, outcome)?,
-                CommitRecord::Job(job) => jobs::insert(desk, head.seq, job)?,
+                CommitRecord::Outcome(outcome) => calls::insert_outcome(tx, self.thread, outcome)?,
+                CommitRecord::Job(job) => jobs::insert(tx, head.seq, job)?,
                 CommitRecord::Adopted { job, compaction } => {
-                    jobs::adopt(desk, self.thread, *job, *compaction)?;
+                    jobs::adopt(tx, self.thread, *job, *compaction)?;
                 }
-                CommitRecord::CancelJob { job, reason } => jobs::cancel(desk, *job, reason)?,
-                CommitRecord::Exchange(exchange) => exchanges::insert(desk, self.thread, head.seq, exchange)?,
-                CommitRecord::Head => sessions::set_head_of_session(desk, self.thread)?,
+                CommitRecord::CancelJob { job, reason } => jobs::cancel(tx, *job, reason)?,
+                CommitRecord::Exchange(exchange) => exchanges::insert(tx, self.thread, head.seq, exchange)?,
+                CommitRecord::Head => sessions::set_head_of_session(tx, self.thread)?,
             }
         }
         Ok(committed)
@@ -88,29 +88,29 @@ impl PreparedCommit {
 }
 
 /// Makes the thread of a commit, and its session if that is new; gives where the thread ends, if it is new.
-fn open(desk: &mut WriteTx<'_>, opens: &ThreadOpening) -> Result<Option<ThreadHead>, SqliteError> {
+fn open(tx: &mut WriteTx<'_>, opens: &ThreadOpening) -> Result<Option<ThreadHead>, SqliteError> {
     let ThreadOpening { session, thread, head } = opens;
     match session {
         Some(session) => {
-            if is_elsewhere(desk, session)? {
+            if is_elsewhere(tx, session)? {
                 let (thread, after) = (thread.id, opens.after());
                 return Err(StoreError::Conflict { thread, after, head: ThreadHead::START }.into());
             }
-            sessions::create(desk, session)?;
+            sessions::create(tx, session)?;
         }
-        None => sessions::expect_session(desk.connection, thread.session)?,
+        None => sessions::expect_session(tx.connection, thread.session)?,
     }
-    let made = append::make(desk, thread, *head)?;
+    let made = append::make(tx, thread, *head)?;
     if made.is_none() && *head == HeadPromotion::Yes {
-        sessions::set_head_of_session(desk, thread.id)?;
+        sessions::set_head_of_session(tx, thread.id)?;
     }
     Ok(made)
 }
 
 /// Returns true if a session with the same name exists in another place.
-fn is_elsewhere(desk: &WriteTx<'_>, session: &NewSession) -> Result<bool, SqliteError> {
+fn is_elsewhere(tx: &WriteTx<'_>, session: &NewSession) -> Result<bool, SqliteError> {
     let Some(key) = &session.key else { return Ok(false) };
-    let known = sessions::session_named(desk.connection, &session.principal, key, session.id)?;
+    let known = sessions::session_named(tx.connection, &session.principal, key, session.id)?;
     Ok(known.is_some_and(|known| known != session.id))
 }
 

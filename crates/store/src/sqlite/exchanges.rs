@@ -41,13 +41,13 @@ const COLUMNS: &str = "number, thread, head, time, status, bytes_in, bytes_out, 
 
 /// Adds an exchange to a thread that ends at `end`.
 pub(super) fn insert(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     thread: ThreadId,
     end: Seq,
     exchange: &NewExchange,
 ) -> Result<(), SqliteError> {
     check_within("exchange", thread, ("head", exchange.head), (Seq::START, end))?;
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO exchanges (thread, head, time, status, bytes_in, bytes_out, first_byte_ms, took_ms, client,
                 purpose, format, ending, model, error, observed)

@@ -39,8 +39,8 @@ impl JobStore for SqliteStore {
         thread: Option<ThreadId>,
     ) -> Result<Option<JobRow>, StoreError> {
         let worker = worker.to_owned();
-        self.writer.write("claiming a job", move |desk| {
-            let mut statement = desk.connection.prepare_cached(&format!(
+        self.writer.write("claiming a job", move |tx| {
+            let mut statement = tx.connection.prepare_cached(&format!(
                 "UPDATE jobs SET state = 'running', worker = ?1, lease = ?3, attempts = attempts + 1, not_before = NULL
                  WHERE number = (
                     SELECT number FROM jobs
@@ -67,8 +67,8 @@ impl JobStore for SqliteStore {
         until: Timestamp,
     ) -> Result<bool, StoreError> {
         let worker = worker.to_owned();
-        self.writer.write("keeping a job", move |desk| {
-            let kept = desk
+        self.writer.write("keeping a job", move |tx| {
+            let kept = tx
                 .connection
                 .prepare_cached(
                     "UPDATE jobs SET lease = ?4 WHERE id = ?1 AND state = 'running' AND worker = ?2 AND lease > ?3",
@@ -89,14 +89,14 @@ impl JobStore for SqliteStore {
         check_json("report on a summary", Some(&summary.report))?;
         check_json("detail of an attempt", attempt.detail.as_deref())?;
         let worker = worker.to_owned();
-        self.writer.write("finishing a job", move |desk| {
+        self.writer.write("finishing a job", move |tx| {
             let ended = "UPDATE jobs SET state = 'ready', worker = NULL, lease = NULL, error = NULL
                  WHERE id = ?1 AND state = 'running' AND worker = ?2";
-            if desk.connection.prepare_cached(ended)?.execute(params![job.blob(), worker])? == 0 {
+            if tx.connection.prepare_cached(ended)?.execute(params![job.blob(), worker])? == 0 {
                 return Ok(false);
             }
-            summaries::insert(desk, job, &summary)?;
-            insert_attempt(desk, job, &worker, &attempt)?;
+            summaries::insert(tx, job, &summary)?;
+            insert_attempt(tx, job, &worker, &attempt)?;
             Ok(true)
         })
     }
@@ -110,7 +110,7 @@ impl JobStore for SqliteStore {
     ) -> Result<bool, StoreError> {
         check_json("detail of an attempt", attempt.detail.as_deref())?;
         let worker = worker.to_owned();
-        self.writer.write("failing a job", move |desk| {
+        self.writer.write("failing a job", move |tx| {
             let (state, not_before) = match next {
                 RetryDecision::RetryAt(time) => ("queued", Some(time.0)),
                 RetryDecision::GiveUp => ("failed", None),
@@ -118,10 +118,10 @@ impl JobStore for SqliteStore {
             let ended = "UPDATE jobs SET state = ?3, worker = NULL, lease = NULL, not_before = ?4, error = ?5
                  WHERE id = ?1 AND state = 'running' AND worker = ?2";
             let values = params![job.blob(), worker, state, not_before, attempt.error];
-            if desk.connection.prepare_cached(ended)?.execute(values)? == 0 {
+            if tx.connection.prepare_cached(ended)?.execute(values)? == 0 {
                 return Ok(false);
             }
-            insert_attempt(desk, job, &worker, &attempt)?;
+            insert_attempt(tx, job, &worker, &attempt)?;
             Ok(true)
         })
     }
@@ -195,8 +195,8 @@ impl JobStore for SqliteStore {
 }
 
 /// Adds a job for a thread that ends at `end`.
-pub(super) fn insert(desk: &WriteTx<'_>, end: Seq, job: &NewJob) -> Result<(), SqliteError> {
-    let known: Option<[u8; 16]> = desk
+pub(super) fn insert(tx: &WriteTx<'_>, end: Seq, job: &NewJob) -> Result<(), SqliteError> {
+    let known: Option<[u8; 16]> = tx
         .connection
         .prepare_cached("SELECT id FROM jobs WHERE id = ?1 OR (thread = ?2 AND key = ?3)")?
         .query_row(params![job.id.blob(), job.thread.blob(), job.key], |row| row.get(0))
@@ -210,11 +210,11 @@ pub(super) fn insert(desk: &WriteTx<'_>, end: Seq, job: &NewJob) -> Result<(), S
     fits("first event", job.first, Seq(1), job.through)?;
     fits("first event to keep", job.first_kept.unwrap_or(end), Seq(1), end)?;
     fits("base", job.base.unwrap_or(end), Seq(1), end)?;
-    if thread_view::head_at(desk.connection, job.thread, job.through)?.link.raw != job.link {
+    if thread_view::head_at(tx.connection, job.thread, job.through)?.link.raw != job.link {
         let why = format!("at event {} it has another history", job.through);
         return Err(misplaced_record("job", job.thread, why).into());
     }
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO jobs (id, thread, key, marker, first, through, first_kept, base, link, cause, focus, detail,
                 created) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
@@ -239,12 +239,12 @@ pub(super) fn insert(desk: &WriteTx<'_>, end: Seq, job: &NewJob) -> Result<(), S
 
 /// Takes a job's summary into use as a compaction of the thread.
 pub(super) fn adopt(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     thread: ThreadId,
     id: JobId,
     compaction: Seq,
 ) -> Result<(), SqliteError> {
-    let known = job(desk.connection, id)?;
+    let known = job(tx.connection, id)?;
     if known.job.thread != thread {
         let why = format!("the job {id} is for the thread {}", known.job.thread);
         return Err(misplaced_record("adoption", thread, why).into());
@@ -252,11 +252,11 @@ pub(super) fn adopt(
     if known.state != JobState::Ready {
         return Err(StoreError::JobNotReady(id).into());
     }
-    if !is_compaction(desk.connection, thread, compaction)? {
+    if !is_compaction(tx.connection, thread, compaction)? {
         let why = format!("event {compaction} is no compaction of it");
         return Err(misplaced_record("adoption", thread, why).into());
     }
-    desk.connection
+    tx.connection
         .prepare_cached("UPDATE jobs SET state = 'adopted', compaction = ?2 WHERE id = ?1")?
         .execute(params![id.blob(), signed(compaction.0)])?;
     Ok(())
@@ -274,23 +274,23 @@ pub(super) fn is_compaction(
 }
 
 /// Ends a job that is not needed any more; one that has ended stays as it is.
-pub(super) fn cancel(desk: &WriteTx<'_>, id: JobId, reason: &str) -> Result<(), SqliteError> {
+pub(super) fn cancel(tx: &WriteTx<'_>, id: JobId, reason: &str) -> Result<(), SqliteError> {
     let open =
         "UPDATE jobs SET state = 'cancelled', worker = NULL, lease = NULL, not_before = NULL, error = ?2
          WHERE id = ?1 AND state IN ('queued', 'running', 'ready')";
-    if desk.connection.prepare_cached(open)?.execute(params![id.blob(), reason])? == 0 {
-        job(desk.connection, id)?;
+    if tx.connection.prepare_cached(open)?.execute(params![id.blob(), reason])? == 0 {
+        job(tx.connection, id)?;
     }
     Ok(())
 }
 
 fn insert_attempt(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     job: JobId,
     worker: &str,
     attempt: &JobAttempt,
 ) -> Result<(), SqliteError> {
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO job_attempts (job, worker, summariser, started, ended, error, detail)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

@@ -20,7 +20,7 @@ const COLUMNS: &str = "id, channel, time, author, text, raw, number";
 
 /// Adds an entry, unless it is there, and links it to turns.
 pub(super) fn add(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     entry: &LedgerEntry,
     turns: &[EventId],
 ) -> Result<CreateOutcome, SqliteError> {
@@ -29,37 +29,37 @@ pub(super) fn add(
             return Err(StoreError::EmptyLedgerEntry { missing }.into());
         }
     }
-    let (number, made) = match find(desk.connection, &entry.channel, &entry.id)? {
+    let (number, made) = match find(tx.connection, &entry.channel, &entry.id)? {
         Some((number, known)) if known == *entry => (number, CreateOutcome::Already),
         Some(_) => {
             let (channel, id) = (entry.channel.clone(), entry.id.clone());
             return Err(StoreError::LedgerDiffers { channel, id }.into());
         }
-        None => (insert(desk, entry)?, CreateOutcome::New),
+        None => (insert(tx, entry)?, CreateOutcome::New),
     };
     for turn in turns {
-        link(desk, number, *turn)?;
+        link(tx, number, *turn)?;
     }
     Ok(made)
 }
 
-fn insert(desk: &WriteTx<'_>, entry: &LedgerEntry) -> Result<i64, SqliteError> {
-    let number: i64 = desk
+fn insert(tx: &WriteTx<'_>, entry: &LedgerEntry) -> Result<i64, SqliteError> {
+    let number: i64 = tx
         .connection
         .prepare_cached("SELECT coalesce(min(number), 0) - 1 FROM ledger")?
         .query_row([], |row| row.get(0))?;
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO ledger (number, id, channel, time, author, text, raw) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![number, entry.id, entry.channel, entry.time.0, entry.author, entry.text, entry.raw])?;
-    derivation::index(desk.connection, number, &entry.text)?;
+    derivation::index(tx.connection, number, &entry.text)?;
     Ok(number)
 }
 
-fn link(desk: &WriteTx<'_>, entry: i64, turn: EventId) -> Result<(), SqliteError> {
-    thread_view::event(desk.connection, turn)?;
-    desk.connection
+fn link(tx: &WriteTx<'_>, entry: i64, turn: EventId) -> Result<(), SqliteError> {
+    thread_view::event(tx.connection, turn)?;
+    tx.connection
         .prepare_cached(
             "INSERT INTO ledger_links (entry, thread, seq) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?

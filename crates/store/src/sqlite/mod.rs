@@ -84,7 +84,7 @@ impl fmt::Debug for SqliteStore {
 impl EventLog for SqliteStore {
     fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.writer.write("making a thread", move |desk| append::open(desk, &thread))
+        self.writer.write("making a thread", move |tx| append::open(tx, &thread))
     }
 
     fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<ThreadHead, StoreError> {
@@ -94,7 +94,7 @@ impl EventLog for SqliteStore {
             events.into_iter().map(AnnotatedEvent::from),
             self.options.counter.as_deref(),
         );
-        self.writer.write("appending to the log", move |desk| append.run(desk))
+        self.writer.write("appending to the log", move |tx| append.run(tx))
     }
 
     fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<LoggedEvent>, StoreError> {
@@ -215,7 +215,7 @@ impl SqliteStore {
 
     /// Derives for the deferred events. If the store is read-only, only the data derived before can be seen.
     fn catch_up(&self, doing: &'static str) {
-        let _ = self.writer.write(doing, |desk| desk.backlog.catch_up(desk.connection));
+        let _ = self.writer.write(doing, |tx| tx.backlog.catch_up(tx.connection));
     }
 }
 
@@ -273,11 +273,11 @@ impl DerivedData for SqliteStore {
                 return Ok(total);
             }
             after = last;
-            total += self.writer.write("storing token counts", move |desk| {
+            total += self.writer.write("storing token counts", move |tx| {
                 let mut new = 0;
                 for (id, pieces) in &rows {
                     let row = std::iter::once((id.seq, pieces.as_slice()));
-                    new += derivation::add_count_rows(desk.connection, id.thread, row, name)?;
+                    new += derivation::add_count_rows(tx.connection, id.thread, row, name)?;
                 }
                 Ok(new)
             })?;
@@ -300,7 +300,7 @@ impl DerivedData for SqliteStore {
 impl SessionStore for SqliteStore {
     fn create_session(&self, session: &NewSession) -> Result<CreateOutcome, StoreError> {
         let session = session.clone();
-        self.writer.write("making a session", move |desk| sessions::create(desk, &session))
+        self.writer.write("making a session", move |tx| sessions::create(tx, &session))
     }
 
     fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
@@ -324,26 +324,26 @@ impl SessionStore for SqliteStore {
 
     fn set_title(&self, session: SessionId, title: &str) -> Result<(), StoreError> {
         let title = title.to_owned();
-        self.writer.write("naming a session", move |desk| sessions::set_title(desk, session, &title))
+        self.writer.write("naming a session", move |tx| sessions::set_title(tx, session, &title))
     }
 
     fn add_label(&self, session: SessionId, label: &str) -> Result<CreateOutcome, StoreError> {
         let label = label.to_owned();
-        self.writer.write("labelling a session", move |desk| sessions::add_label(desk, session, &label))
+        self.writer.write("labelling a session", move |tx| sessions::add_label(tx, session, &label))
     }
 
     fn remove_label(&self, session: SessionId, label: &str) -> Result<(), StoreError> {
         let label = label.to_owned();
-        self.writer.write("labelling a session", move |desk| sessions::remove_label(desk, session, &label))
+        self.writer.write("labelling a session", move |tx| sessions::remove_label(tx, session, &label))
     }
 
     fn set_head(&self, session: SessionId, thread: ThreadId) -> Result<(), StoreError> {
-        self.writer.write("moving a session's head", move |desk| sessions::set_head(desk, session, thread))
+        self.writer.write("moving a session's head", move |tx| sessions::set_head(tx, session, thread))
     }
 
     fn fork(&self, fork: &NewFork) -> Result<ThreadHead, StoreError> {
         let fork = fork.clone();
-        self.writer.write("forking", move |desk| sessions::fork(desk, &fork))
+        self.writer.write("forking", move |tx| sessions::fork(tx, &fork))
     }
 
     fn threads(&self, session: SessionId) -> Result<Vec<ThreadRow>, StoreError> {
@@ -361,7 +361,7 @@ impl SessionStore for SqliteStore {
 impl LedgerStore for SqliteStore {
     fn ledger_add(&self, entry: &LedgerEntry, turns: &[EventId]) -> Result<CreateOutcome, StoreError> {
         let (entry, turns) = (entry.clone(), turns.to_vec());
-        self.writer.write("adding to the ledger", move |desk| ledger::add(desk, &entry, &turns))
+        self.writer.write("adding to the ledger", move |tx| ledger::add(tx, &entry, &turns))
     }
 
     fn ledger(&self, filter: &LedgerFilter) -> Result<Vec<LedgerEntry>, StoreError> {

@@ -35,7 +35,7 @@ pub(super) fn name(connection: &Connection, session: SessionId) -> Result<Sessio
 }
 
 /// Makes a session; empty fields of an existing one are filled in.
-pub(super) fn create(desk: &WriteTx<'_>, session: &NewSession) -> Result<CreateOutcome, SqliteError> {
+pub(super) fn create(tx: &WriteTx<'_>, session: &NewSession) -> Result<CreateOutcome, SqliteError> {
     let values = params![
         session.id.blob(),
         session.title,
@@ -44,11 +44,11 @@ pub(super) fn create(desk: &WriteTx<'_>, session: &NewSession) -> Result<CreateO
         session.created.map(|time| time.0),
         session.principal,
     ];
-    let known = principal(desk.connection, session.id)?;
+    let known = principal(tx.connection, session.id)?;
     if known.as_ref().is_some_and(|known| *known != session.principal) {
         return Err(StoreError::OtherPrincipal(session.id).into());
     }
-    desk.connection
+    tx.connection
         .prepare_cached(
             "INSERT INTO sessions (id, title, key, source, created, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (id) DO UPDATE SET
@@ -103,8 +103,8 @@ pub(super) fn expect_session(connection: &Connection, session: SessionId) -> Res
 }
 
 /// Forks a thread into a session of its own.
-pub(super) fn fork(desk: &mut WriteTx<'_>, fork: &NewFork) -> Result<ThreadHead, SqliteError> {
-    create(desk, &fork.session)?;
+pub(super) fn fork(tx: &mut WriteTx<'_>, fork: &NewFork) -> Result<ThreadHead, SqliteError> {
+    create(tx, &fork.session)?;
     let thread = NewThread {
         id: fork.thread,
         session: fork.session.id,
@@ -112,14 +112,14 @@ pub(super) fn fork(desk: &mut WriteTx<'_>, fork: &NewFork) -> Result<ThreadHead,
         key: None,
         start: ThreadStart::Fork { of: fork.of, at: fork.at },
     };
-    append::open(desk, &thread)?;
-    set_head(desk, fork.session.id, fork.thread)?;
-    thread_view::head(desk.connection, fork.thread)
+    append::open(tx, &thread)?;
+    set_head(tx, fork.session.id, fork.thread)?;
+    thread_view::head(tx.connection, fork.thread)
 }
 
 /// Names a session.
-pub(super) fn set_title(desk: &WriteTx<'_>, session: SessionId, title: &str) -> Result<(), SqliteError> {
-    let changed = desk
+pub(super) fn set_title(tx: &WriteTx<'_>, session: SessionId, title: &str) -> Result<(), SqliteError> {
+    let changed = tx
         .connection
         .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
         .execute(params![session.blob(), title])?;
@@ -128,12 +128,12 @@ pub(super) fn set_title(desk: &WriteTx<'_>, session: SessionId, title: &str) -> 
 
 /// Labels a session.
 pub(super) fn add_label(
-    desk: &WriteTx<'_>,
+    tx: &WriteTx<'_>,
     session: SessionId,
     label: &str,
 ) -> Result<CreateOutcome, SqliteError> {
-    expect_session(desk.connection, session)?;
-    let added = desk
+    expect_session(tx.connection, session)?;
+    let added = tx
         .connection
         .prepare_cached("INSERT INTO labels (session, label) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute(params![session.blob(), label])?;
@@ -141,27 +141,27 @@ pub(super) fn add_label(
 }
 
 /// Takes a label off.
-pub(super) fn remove_label(desk: &WriteTx<'_>, session: SessionId, label: &str) -> Result<(), SqliteError> {
-    expect_session(desk.connection, session)?;
-    desk.connection
+pub(super) fn remove_label(tx: &WriteTx<'_>, session: SessionId, label: &str) -> Result<(), SqliteError> {
+    expect_session(tx.connection, session)?;
+    tx.connection
         .prepare_cached("DELETE FROM labels WHERE session = ?1 AND label = ?2")?
         .execute(params![session.blob(), label])?;
     Ok(())
 }
 
 /// Chooses the thread a session goes on with.
-pub(super) fn set_head(desk: &WriteTx<'_>, session: SessionId, thread: ThreadId) -> Result<(), SqliteError> {
-    expect_session(desk.connection, session)?;
-    let known = thread_view::thread(desk.connection, thread)?.ok_or(StoreError::UnknownThread(thread))?;
+pub(super) fn set_head(tx: &WriteTx<'_>, session: SessionId, thread: ThreadId) -> Result<(), SqliteError> {
+    expect_session(tx.connection, session)?;
+    let known = thread_view::thread(tx.connection, thread)?.ok_or(StoreError::UnknownThread(thread))?;
     if known.session != session {
         return Err(StoreError::ThreadOfOtherSession { thread, session }.into());
     }
-    set_head_of_session(desk, thread)
+    set_head_of_session(tx, thread)
 }
 
 /// Lets the session of a thread go on with it.
-pub(super) fn set_head_of_session(desk: &WriteTx<'_>, thread: ThreadId) -> Result<(), SqliteError> {
-    desk.connection
+pub(super) fn set_head_of_session(tx: &WriteTx<'_>, thread: ThreadId) -> Result<(), SqliteError> {
+    tx.connection
         .prepare_cached(
             "UPDATE sessions SET head_thread = ?1
              WHERE id = (SELECT session FROM threads WHERE id = ?1) AND head_thread IS NOT ?1",

@@ -16,8 +16,8 @@ pub(super) fn rows(connection: &Connection, thread: ThreadId) -> Result<Vec<Summ
 }
 
 /// Adds the summary of a job, whose span it covers.
-pub(super) fn insert(desk: &WriteTx<'_>, job: JobId, summary: &NewSummary) -> Result<(), SqliteError> {
-    desk.connection
+pub(super) fn insert(tx: &WriteTx<'_>, job: JobId, summary: &NewSummary) -> Result<(), SqliteError> {
+    tx.connection
         .prepare_cached(
             "INSERT INTO summaries (thread, first, through, job, author, prompt_version, created, text, brief, report)
              SELECT thread, first, through, id, ?2, ?3, ?4, ?5, ?6, ?7 FROM jobs WHERE id = ?1",

@@ -53,7 +53,7 @@ type ExclusiveWrite = dyn FnOnce(&mut Connection, &mut DerivationBacklog) + Send
 
 trait WriteJob: Send {
     /// Does the work. It may be called again if the transaction was lost.
-    fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<(), SqliteError>;
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<(), SqliteError>;
     /// Reports the outcome to the caller.
     fn answer(self: Box<Self>, outcome: Result<(), SqliteError>);
 }
@@ -70,8 +70,8 @@ where
     F: FnMut(&mut WriteTx<'_>) -> Result<T, SqliteError> + Send,
     R: FnOnce(Result<T, SqliteError>) + Send,
 {
-    fn run(&mut self, desk: &mut WriteTx<'_>) -> Result<(), SqliteError> {
-        self.value = Some((self.work)(desk)?);
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<(), SqliteError> {
+        self.value = Some((self.work)(tx)?);
         Ok(())
     }
 
@@ -359,17 +359,17 @@ mod tests {
     }
 
     fn insert(writer: &WriterThread, number: i64) -> Result<(), StoreError> {
-        writer.write("inserting", move |desk| {
-            desk.connection.execute("INSERT INTO numbers VALUES (-?1)", [number])?;
-            desk.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
+        writer.write("inserting", move |tx| {
+            tx.connection.execute("INSERT INTO numbers VALUES (-?1)", [number])?;
+            tx.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
             Ok(())
         })
     }
 
     fn numbers(writer: &WriterThread) -> i64 {
         writer
-            .write("counting", |desk| {
-                Ok(desk.connection.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?)
+            .write("counting", |tx| {
+                Ok(tx.connection.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?)
             })
             .unwrap()
     }
@@ -397,11 +397,11 @@ mod tests {
                 for job in 0..3 {
                     let (send, answer) = mpsc::sync_channel(1);
                     let reply = move |outcome| drop(send.send(outcome));
-                    let work = move |desk: &mut WriteTx<'_>| {
-                        desk.connection.execute("INSERT INTO numbers VALUES (?1)", [job])?;
+                    let work = move |tx: &mut WriteTx<'_>| {
+                        tx.connection.execute("INSERT INTO numbers VALUES (?1)", [job])?;
                         if job == 1 {
                             // SQLite's own behaviour when the disk is full.
-                            desk.connection.execute_batch("ROLLBACK")?;
+                            tx.connection.execute_batch("ROLLBACK")?;
                             return Err(SqliteError::Damaged("lost".to_owned()));
                         }
                         Ok(job)

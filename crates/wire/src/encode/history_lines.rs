@@ -22,7 +22,7 @@ pub(super) fn recorded_lines<'e, 'a>(
     format: Format,
     entries: &'e [SourceEvent<'a>],
 ) -> Vec<HistoryLine<'e, 'a>> {
-    if format.provider().answers_are_items() {
+    if format.facts().answer.is_items {
         return entries.iter().map(|entry| HistoryLine::Whole(vec![entry])).collect();
     }
     let mut lines = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn legal_lines<'e, 'a>(
     // With history stored by the provider, a result's call may be there.
     let remote = head.has("previous_response_id") || head.has("conversation");
     // Where answers are items, one consists of as many as follow each other.
-    let groups = if format.provider().answers_are_items() {
+    let groups = if format.facts().answer.is_items {
         grouped(entries, FragmentGrouping::Neighbours)
     } else {
         grouped(entries, FragmentGrouping::Named)

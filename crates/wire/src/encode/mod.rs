@@ -116,7 +116,7 @@ fn lead<'e, 'a>(
     entries: &'e [SourceEvent<'a>],
     head: &mut request_envelope::RequestHead<'e, 'a>,
 ) -> &'e [SourceEvent<'a>] {
-    if !format.provider().leads_into_system() || head.system.iter().any(|system| system.own.is_some()) {
+    if !format.facts().leads_into_system || head.system.iter().any(|system| system.own.is_some()) {
         return entries;
     }
     let (leading, rest) =

@@ -102,7 +102,7 @@ fn answers(seen: &IncomingRequest<'_>, begin: usize) -> HashMap<usize, AnswerId>
     let mut given: HashMap<String, u64> = HashMap::new();
     let mut answers = HashMap::new();
     let mut current: Option<AnswerId> = None;
-    if !seen.format.provider().answers_are_items() {
+    if !seen.format.facts().answer.is_items {
         return answers;
     }
     for (at, item) in seen.items.iter().enumerate() {

@@ -83,7 +83,7 @@ impl PieceProperties {
         let provider = format.provider();
         let message_digests::MessageDigests { digest, joins, noted, run } =
             provider.message_digests(item, &event.fact);
-        let is_answer = provider.answers_are_items() && matches!(event.fact, Fact::AssistantSaid { .. });
+        let is_answer = provider.facts().answer.is_items && matches!(event.fact, Fact::AssistantSaid { .. });
         let name = || match &event.origin {
             Some(origin) if origin.len() > MAX_ID_BYTES => {
                 Some(AnswerName::Normal(Digest::of(origin.as_bytes())))

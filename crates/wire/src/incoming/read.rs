@@ -117,7 +117,7 @@ fn items_of<'m, 'a>(
     let Some(history) = history else { return (PieceKind::Item, &[]) };
     match &history.list {
         Some(list) => (PieceKind::Item, &list.elements),
-        None if format.provider().takes_bare_history() && history.value.raw.starts_with('"') => {
+        None if format.facts().takes_bare_history && history.value.raw.starts_with('"') => {
             (PieceKind::Bare, slice::from_ref(&history.value))
         }
         None => (PieceKind::Item, &[]),

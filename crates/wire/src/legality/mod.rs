@@ -33,7 +33,7 @@ pub struct ProviderRules(BTreeSet<ProviderRule>);
 impl ProviderRules {
     /// Rules that the provider of a format applies to all of its models.
     pub fn of(format: Format) -> Self {
-        format.provider().rules()
+        format.facts().rules.iter().copied().collect()
     }
 
     /// The same rules and one more.
@@ -319,7 +319,7 @@ impl ViolationList {
     ) {
         let (message, block) = (message.into(), block.into());
         let history = RequestKeys::of(self.format).history;
-        let within = self.format.provider().block_member();
+        let within = self.format.facts().block_member;
         let place = match (message, block) {
             (Some(message), Some(block)) => format!("/{history}/{message}/{within}/{block}"),
             (Some(message), None) => format!("/{history}/{message}"),
@@ -354,7 +354,7 @@ pub(crate) fn is_elsewhere(request: &Json<'_>) -> bool {
 
 /// Returns true if the history is only a text.
 fn is_bare(format: Format, request: &Json<'_>) -> bool {
-    format.provider().takes_bare_history() && request.text_at(RequestKeys::of(format).history).is_some()
+    format.facts().takes_bare_history && request.text_at(RequestKeys::of(format).history).is_some()
 }
 
 /// Checks the roles of the first and the last message; `ends` are the place and role of each message that counts.

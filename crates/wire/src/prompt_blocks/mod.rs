@@ -100,7 +100,7 @@ pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Resul
         blocks.push(PromptBlock { layer: piece.layer, digest, tokens, tool: piece.is_tool, breakpoint });
     }
     // A mark on the whole request is one on the last block.
-    if format.provider().caches_at_marks_only()
+    if format.facts().cache.only_at_marks
         && let (Some(last), Some(mark)) = (blocks.last_mut(), CacheMark::of_object(&request))
     {
         last.breakpoint = last.breakpoint.or(Some(mark.lifetime(usual)));
@@ -132,11 +132,12 @@ struct PieceHasher<'m> {
 impl PieceHasher<'_> {
     fn digest(&mut self, piece: &PromptPiece<'_>) -> Digest {
         let provider = self.format.provider();
-        let shell = piece.message.filter(|_| !provider.messages_grow() && piece.form != PieceForm::Whole);
+        let shell =
+            piece.message.filter(|_| !provider.facts().cache.messages_grow && piece.form != PieceForm::Whole);
         let shell = shell.map(|message| self.shell(&message));
         let out = &mut self.buffer;
         out.clear();
-        out.push(provider.prompt_letter());
+        out.push(provider.facts().cache.digest_letter);
         let role = match (piece.layer, &piece.message) {
             (_, Some(message)) => message.role,
             (CacheLayer::Tools, None) => "\u{0}tools",
@@ -168,7 +169,7 @@ impl PieceHasher<'_> {
             return digest;
         }
         self.buffer.clear();
-        match message.json.get(self.format.provider().keys().content) {
+        match message.json.get(self.format.facts().keys.content) {
             Some(content) => with_member(message.json, content, b"", &mut self.buffer),
             // An input that is only a string.
             None => self.buffer.extend(BARE_MESSAGE_MEMBERS.as_bytes()),

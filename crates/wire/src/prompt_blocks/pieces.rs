@@ -49,7 +49,7 @@ pub(crate) enum PieceForm {
 /// The pieces of a request: tools, system prompt, messages.
 pub(crate) fn pieces<'j>(format: Format, request: &'j Json<'j>) -> Vec<PromptPiece<'j>> {
     let provider = format.provider();
-    let keys = provider.keys();
+    let keys = provider.facts().keys;
     let said = |key: &str| request.get(key).filter(|value| !value.is_null());
     let mut pieces = Vec::new();
     if let Some(tools) = said(keys.tools) {
@@ -65,7 +65,7 @@ pub(crate) fn pieces<'j>(format: Format, request: &'j Json<'j>) -> Vec<PromptPie
         }
     }
     match said(keys.history) {
-        Some(only) if provider.takes_bare_history() && only.as_text().is_some() => {
+        Some(only) if provider.facts().takes_bare_history && only.as_text().is_some() => {
             let message = PromptMessage { json: only, role: "user", ends: (true, true) };
             pieces.push(PromptPiece {
                 message: Some(message),
@@ -87,8 +87,9 @@ fn standing<'j>(layer: CacheLayer, json: &'j Json<'j>, form: PieceForm) -> Promp
 
 fn each_message<'j>(format: Format, messages: &'j [Json<'j>], pieces: &mut Vec<PromptPiece<'j>>) {
     let provider = format.provider();
-    let content = provider.keys().content;
-    let mut layer = if provider.messages_grow() { CacheLayer::Messages } else { CacheLayer::System };
+    let content = provider.facts().keys.content;
+    let mut layer =
+        if provider.facts().cache.messages_grow { CacheLayer::Messages } else { CacheLayer::System };
     for json in messages {
         let role = json.text_at("role").unwrap_or_default();
         // A system prompt that is not a member of its own is the beginning of the history.

@@ -1,22 +1,24 @@
 //! The providers: a directory for each, with everything that knows its JSON and its rules, behind one trait.
 //!
-//! Code outside these directories never asks which provider it has: it calls [`WireProvider`]. Methods with a default
-//! are what most providers have in common.
+//! Code outside these directories never asks which provider it has: it calls [`WireProvider`], or reads its
+//! [`ProviderFacts`]. Methods with a default are what most providers have in common.
 
 pub mod anthropic;
+pub(crate) mod facts;
 pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
 
 use std::{borrow::Cow, fmt};
 
-use epitome_core::{ContentPart, Event, Fact, Tokens, event::RawDialect, meter::Meter};
+use epitome_core::{ContentPart, Event, Fact, Tokens, meter::Meter};
 
+use self::facts::ProviderFacts;
 use crate::{
     append_instruction::AppendedRequest,
     caller::RequestPurpose,
     decode_parts,
-    endpoint::{AnswerForm, CallRoute, CallTarget, Endpoint, ErrorDetails},
+    endpoint::{AnswerForm, CallRoute, CallTarget, ErrorDetails},
     incoming::{MessageDigests, PriorHistory},
     json::{Json, quote},
     legality::{ProviderRules, ShapeFaults, ViolationList},
@@ -26,7 +28,6 @@ use crate::{
     prompt_blocks::pieces::{PromptMessage, PromptMessageKind, PromptPiece},
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::breakpoints::{MarkEdit, MarkPlacer},
-    request::{BodyLabels, RequestKeys},
     response::ResponseEnvelope,
     stream::AnswerAssembly,
     synthetic_response::{SyntheticContent, SyntheticResponse},
@@ -36,49 +37,16 @@ use crate::{
 
 /// A provider's wire format: its JSON, its rules and its addresses.
 pub(crate) trait WireProvider: fmt::Debug + Sync {
-    // Names.
-
-    /// Name of the format.
-    fn name(&self) -> &'static str;
-
-    /// Dialect of its raw JSON.
-    fn dialect(&self) -> RawDialect;
-
-    /// Title of the format, for people.
-    fn title(&self) -> &'static str;
-
-    /// Model that stands in for a session's own where that is unknown.
-    fn usual_model(&self) -> &'static str;
-
-    /// Name of the provider in telemetry, by the conventions of OpenTelemetry.
-    fn vendor(&self) -> &'static str;
-
-    /// Names of its bodies in error messages.
-    fn labels(&self) -> BodyLabels;
-
-    /// Names of a request's members.
-    fn keys(&self) -> RequestKeys;
+    /// Constant facts of the provider.
+    fn facts(&self) -> &'static ProviderFacts;
 
     // Addresses.
-
-    /// Address of its calls, and the headers they need.
-    fn endpoint(&self) -> Endpoint;
-
-    /// Names of the versions of the provider's interface.
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1"]
-    }
 
     /// The call at a path, which is in lower case and without empty segments; `None` if it is no call of this format.
     fn call_at(&self, path: &str, query: &str) -> Option<CallRoute>;
 
     /// Path of a call below the folder of the version.
     fn call_path(&self, model: &str, answer: AnswerForm) -> Cow<'static, str>;
-
-    /// Returns true if model and form of the answer stand in the path of a call.
-    fn has_target(&self) -> bool {
-        false
-    }
 
     /// Adds to a request what its path says.
     fn with_target<'b>(&self, body: &'b str, _target: &CallTarget) -> Cow<'b, str> {
@@ -101,11 +69,6 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
         path == "/v1/models" || path.starts_with("/v1/models/")
     }
 
-    /// Headers that only clients of the provider send.
-    fn client_headers(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     /// The path and query of a call that continues a history with an answer in one piece, in place of those of another
     /// call; `None` if they are the same.
     fn whole_call(&self, _path_and_query: &str) -> Option<String> {
@@ -116,16 +79,6 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
     fn error_body(&self, error: &ErrorDetails<'_>) -> String;
 
     // Reading.
-
-    /// Returns true if an answer is a run of items, and not one message.
-    fn answers_are_items(&self) -> bool {
-        false
-    }
-
-    /// Returns true if a history may be only a text.
-    fn takes_bare_history(&self) -> bool {
-        false
-    }
 
     /// Reads one message or item of a history.
     fn read_item(&self, item: &Json<'_>) -> Event;
@@ -140,11 +93,6 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
         vec![decode_parts::tool_part(tool)]
     }
 
-    /// Names of the members of a response that hold its id and its model.
-    fn answer_names(&self) -> [&'static str; 2] {
-        ["id", "model"]
-    }
-
     /// Joins a body that is a list of pieces into one response; `None` if it is one already.
     fn joined_response(&self, _body: &Json<'_>) -> Option<String> {
         None
@@ -155,11 +103,6 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
 
     /// Reads the reason an answer ended from the raw form of one of its events.
     fn finish(&self, raw: &Json<'_>, fact: &Fact) -> Option<FinishReason>;
-
-    /// Returns true if the reason an answer ended tells whether the model waits for its tools.
-    fn finish_tells_calls(&self) -> bool {
-        true
-    }
 
     /// Returns true if a body has the shape of a response.
     fn is_response(&self, response: &Json<'_>) -> bool;
@@ -211,16 +154,6 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
 
     // Writing.
 
-    /// A setting by which a request continues content that only the provider has.
-    fn remote_history(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Returns true if system messages of other formats go into the system prompt.
-    fn leads_into_system(&self) -> bool {
-        false
-    }
-
     /// Returns true if the raw form of a compaction is a message, and not a record of an agent's.
     fn is_message(&self, own: &Json<'_>) -> bool {
         own.text_at("role").is_some()
@@ -240,11 +173,6 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
 
     /// Writes a message in the user's name.
     fn user_words(&self, text: &str) -> String;
-
-    /// The setting that every request must have: the output limit.
-    fn required_limit(&self) -> Option<&'static str> {
-        None
-    }
 
     /// Writes a model's name as a request's member.
     fn model_value(&self, model: &str) -> String {
@@ -308,16 +236,6 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
 
     // Rules.
 
-    /// Rules that the provider applies to all of its models.
-    fn rules(&self) -> ProviderRules {
-        ProviderRules::default()
-    }
-
-    /// The member of a message that holds its blocks, or calls, in the place of a finding.
-    fn block_member(&self) -> &'static str {
-        self.keys().content
-    }
-
     /// Finds everything that the provider would refuse about a request.
     fn check(
         &self,
@@ -351,27 +269,11 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
 
     // Prompt caches.
 
-    /// The member that marks a place for the cache; `None` if the provider takes no marks.
-    fn mark_key(&self) -> Option<&'static str>;
-
-    /// Returns true if the provider caches only at marks, and so needs one on the newest block.
-    fn caches_at_marks_only(&self) -> bool {
-        false
-    }
-
     /// The edit that marks a piece; `None` if the provider takes no mark there.
     fn mark_piece(&self, placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit>;
 
     /// Lifetime of a mark that names none.
     fn usual_lifetime(&self, request: &Json<'_>) -> u64;
-
-    /// Letter by which digests of its blocks differ from those of other formats.
-    fn prompt_letter(&self) -> u8;
-
-    /// Returns true if messages may grow at their end, so that blocks are compared with their role alone.
-    fn messages_grow(&self) -> bool {
-        false
-    }
 
     /// The blocks of a system prompt that is not a text.
     fn system_blocks<'j>(&self, system: &'j Json<'j>) -> Option<&'j [Json<'j>]> {

@@ -103,7 +103,7 @@ pub(crate) fn count(format: Format, request: &Json<'_>) -> usize {
 /// All marks that a format's provider reads, each with true if it is in the history.
 fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(cache_marks::CacheMark<'j>, bool)> {
     let provider = format.provider();
-    let keys = provider.keys();
+    let keys = provider.facts().keys;
     let mut found = Vec::new();
     // Marks of the tools, and of the request itself.
     cache_marks::each(request, &mut |mark| found.push((mark, false)));
@@ -113,7 +113,7 @@ fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(cache_marks::CacheMark
     for message in request.array_at(keys.history) {
         cache_marks::each(message, &mut |mark| found.push((mark, true)));
     }
-    found.retain(|(mark, _)| Some(mark.key) == provider.mark_key());
+    found.retain(|(mark, _)| Some(mark.key) == provider.facts().cache.mark_key);
     found
 }
 
@@ -123,7 +123,7 @@ pub(crate) type MarkEdit = (Range<usize>, String);
 /// Finds the marks to cut if a client set more than its provider takes. A log keeps each message as it first came,
 /// with its mark as the newest message; so over time all messages have one.
 fn surplus(format: Format, body: &str) -> Vec<MarkEdit> {
-    let Some(key) = format.provider().mark_key() else { return Vec::new() };
+    let Some(key) = format.facts().cache.mark_key else { return Vec::new() };
     if body.matches(key).count() <= MAX_BREAKPOINTS as usize {
         return Vec::new();
     }
@@ -180,7 +180,7 @@ impl MarkPlacer<'_> {
         });
         let (system, tools) = (last_of(CacheLayer::System), last_of(CacheLayer::Tools));
         // Other providers mark the newest block themselves.
-        let newest = newest.filter(|_| self.format.provider().caches_at_marks_only());
+        let newest = newest.filter(|_| self.format.facts().cache.only_at_marks);
         let wanted = [newest, previous, system.or(tools), summary, tools];
         let mut chosen = BTreeSet::new();
         for place in wanted.into_iter().flatten().filter_map(|place| self.nearest(pieces, place)) {

@@ -123,9 +123,7 @@ impl<'a> SourceEventTable<'a> {
         messages: &[ContextMessage<'a>],
         head: &RequestHead<'_, '_>,
     ) -> Vec<&SourceEvent<'a>> {
-        if !self.format.provider().leads_into_system()
-            || head.system.iter().any(|system| system.own.is_some())
-        {
+        if !self.format.facts().leads_into_system || head.system.iter().any(|system| system.own.is_some()) {
             return Vec::new();
         }
         let said = messages.iter().filter(|message| self.side_instruction(message).is_none());

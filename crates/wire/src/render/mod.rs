@@ -164,7 +164,7 @@ pub(crate) fn unmarked(
             _ => head.system.push(entry),
         }
     }
-    let mut remote = REMOTE_HISTORY_SETTINGS.into_iter().chain(format.provider().remote_history());
+    let mut remote = REMOTE_HISTORY_SETTINGS.into_iter().chain(format.facts().remote_history);
     if let Some(setting) = remote.find(|setting| head.has(setting)) {
         return Err(RenderError::RemoteHistory { setting });
     }

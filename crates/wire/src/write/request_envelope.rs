@@ -54,13 +54,13 @@ pub(crate) fn write_request(
     manner: WriteOptions<'_>,
 ) -> AssembledRequest {
     let provider = format.provider();
-    let keys = provider.keys();
+    let keys = provider.facts().keys;
     let settings = head.settings.and_then(|entry| entry.own.as_ref()).filter(|own| own.is_object());
     let mut body = RequestDraft { settings, edits: Vec::new(), added: Vec::new() };
     if let Some(model) = head.model {
         body.put("model", MemberValue::Json(provider.model_value(model)));
     }
-    if let (Some(limit), Some(answer)) = (provider.required_limit(), head.answer)
+    if let (Some(limit), Some(answer)) = (provider.facts().required_limit, head.answer)
         && !head.has(limit)
     {
         body.put(limit, MemberValue::Json(answer.to_string()));

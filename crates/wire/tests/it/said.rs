@@ -108,6 +108,7 @@ fn what_is_no_list_of_tools_and_no_setting_is_refused() {
         check("[]");
         check("{}");
         check("null");
+        assert!(matches!(format.say_tools("[{},1]"), Err(WireError::NotAnObject { .. })));
         assert!(matches!(format.say_tools("[1"), Err(WireError::NotJson { .. })));
         assert!(matches!(format.say_settings("[]"), Err(WireError::NotAnObject { .. })));
         let history = if format == Format::OpenaiResponses { "input" } else { "messages" };

@@ -21,7 +21,10 @@ use crate::{
     model_answer::FinishReason,
     plain_request::PlainRequest,
     prompt_blocks::pieces::{PieceForm, PromptAuthor, PromptMessageKind, PromptPiece},
-    providers::WireProvider,
+    providers::{
+        WireProvider,
+        facts::{AnswerFacts, CacheFacts, ProviderFacts},
+    },
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::{
         self,
@@ -42,45 +45,47 @@ pub(crate) struct AnthropicMessages;
 /// The setting that a request must have.
 const MAX_TOKENS: &str = "max_tokens";
 
+static FACTS: ProviderFacts = ProviderFacts {
+    name: "anthropic",
+    dialect: RawDialect::Anthropic,
+    title: "Anthropic's Messages",
+    vendor: "anthropic",
+    usual_model: "claude-sonnet-4-5",
+    labels: BodyLabels { request: "an Anthropic request", response: "an Anthropic response" },
+
+    endpoint: Endpoint {
+        version: "v1",
+        is_version_added: true,
+        key: KeyHeader::Named("x-api-key"),
+        headers: &[("anthropic-version", "2023-06-01")],
+        upstream: "anthropic",
+        route: "/v1/messages",
+        base: "https://api.anthropic.com",
+    },
+    versions: &["v1"],
+    client_headers: &["anthropic-version", "x-api-key"],
+    has_target: false,
+
+    keys: RequestKeys { history: "messages", content: "content", system: Some("system"), tools: "tools" },
+    block_member: "content",
+    takes_bare_history: false,
+    leads_into_system: true,
+    required_limit: Some(MAX_TOKENS),
+    remote_history: None,
+    rules: &[ProviderRule::RolesAlternate, ProviderRule::FirstIsUser, ProviderRule::ThinkingStaysInOpenLoop],
+
+    answer: AnswerFacts { id_key: "id", model_key: "model", is_items: false, finish_tells_calls: true },
+    cache: CacheFacts {
+        mark_key: Some(cache_marks::CACHE_CONTROL),
+        only_at_marks: true,
+        messages_grow: true,
+        digest_letter: b'a',
+    },
+};
+
 impl WireProvider for AnthropicMessages {
-    fn name(&self) -> &'static str {
-        "anthropic"
-    }
-
-    fn dialect(&self) -> RawDialect {
-        RawDialect::Anthropic
-    }
-
-    fn title(&self) -> &'static str {
-        "Anthropic's Messages"
-    }
-
-    fn usual_model(&self) -> &'static str {
-        "claude-sonnet-4-5"
-    }
-
-    fn vendor(&self) -> &'static str {
-        "anthropic"
-    }
-
-    fn labels(&self) -> BodyLabels {
-        BodyLabels { request: "an Anthropic request", response: "an Anthropic response" }
-    }
-
-    fn keys(&self) -> RequestKeys {
-        RequestKeys { history: "messages", content: "content", system: Some("system"), tools: "tools" }
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        Endpoint {
-            version: "v1",
-            is_version_added: true,
-            key: KeyHeader::Named("x-api-key"),
-            headers: &[("anthropic-version", "2023-06-01")],
-            upstream: "anthropic",
-            route: "/v1/messages",
-            base: "https://api.anthropic.com",
-        }
+    fn facts(&self) -> &'static ProviderFacts {
+        &FACTS
     }
 
     fn call_at(&self, path: &str, _query: &str) -> Option<CallRoute> {
@@ -93,10 +98,6 @@ impl WireProvider for AnthropicMessages {
 
     fn owns_path(&self, path: &str) -> bool {
         path == "/v1/messages" || path.starts_with("/v1/messages/")
-    }
-
-    fn client_headers(&self) -> &'static [&'static str] {
-        &["anthropic-version", "x-api-key"]
     }
 
     fn is_inference_path(&self, path: &str) -> bool {
@@ -153,7 +154,7 @@ impl WireProvider for AnthropicMessages {
 
     fn message_digests(&self, item: &Json<'_>, fact: &Fact) -> MessageDigests {
         DigestCollector::digests_of(
-            self.dialect().name(),
+            FACTS.dialect.name(),
             item,
             &MessageShape {
                 is_message: item.text_at("role").is_some(),
@@ -179,10 +180,6 @@ impl WireProvider for AnthropicMessages {
         first.is_some_and(|block| block.text_at("type") == Some("compaction"))
     }
 
-    fn leads_into_system(&self) -> bool {
-        true
-    }
-
     fn write_history(
         &self,
         lines: &[HistoryLine<'_, '_>],
@@ -197,10 +194,6 @@ impl WireProvider for AnthropicMessages {
 
     fn user_words(&self, text: &str) -> String {
         write::words(text)
-    }
-
-    fn required_limit(&self) -> Option<&'static str> {
-        Some(MAX_TOKENS)
     }
 
     fn own_system(&self, own: &Json<'_>, manner: WriteOptions<'_>) -> Option<String> {
@@ -266,14 +259,6 @@ impl WireProvider for AnthropicMessages {
         synthetic::response(said)
     }
 
-    fn rules(&self) -> ProviderRules {
-        ProviderRules::from_iter([
-            ProviderRule::RolesAlternate,
-            ProviderRule::FirstIsUser,
-            ProviderRule::ThinkingStaysInOpenLoop,
-        ])
-    }
-
     fn check(
         &self,
         request: &Json<'_>,
@@ -300,14 +285,6 @@ impl WireProvider for AnthropicMessages {
 
     fn is_before_answer(&self, event: &Json<'_>) -> bool {
         event.text_at("type") == Some("ping")
-    }
-
-    fn mark_key(&self) -> Option<&'static str> {
-        Some(cache_marks::CACHE_CONTROL)
-    }
-
-    fn caches_at_marks_only(&self) -> bool {
-        true
     }
 
     fn mark_piece(&self, placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
@@ -338,14 +315,6 @@ impl WireProvider for AnthropicMessages {
 
     fn usual_lifetime(&self, _request: &Json<'_>) -> u64 {
         5 * 60
-    }
-
-    fn prompt_letter(&self) -> u8 {
-        b'a'
-    }
-
-    fn messages_grow(&self) -> bool {
-        true
     }
 
     fn prompt_kind(&self, _message: &Json<'_>, role: &str) -> PromptMessageKind {

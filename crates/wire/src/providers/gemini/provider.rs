@@ -18,7 +18,10 @@ use crate::{
     model_answer::FinishReason,
     plain_request::PlainRequest,
     prompt_blocks::pieces::{PromptAuthor, PromptMessageKind, PromptPiece},
-    providers::WireProvider,
+    providers::{
+        WireProvider,
+        facts::{AnswerFacts, CacheFacts, ProviderFacts},
+    },
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::{
         self,
@@ -46,54 +49,52 @@ const LIMIT: &str = "maxOutputTokens";
 const INFERENCE: [&str; 5] =
     [":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents"];
 
+static FACTS: ProviderFacts = ProviderFacts {
+    name: "gemini",
+    dialect: RawDialect::Gemini,
+    title: "Gemini's generateContent",
+    vendor: "gcp.gemini",
+    usual_model: "gemini-2.5-pro",
+    labels: BodyLabels { request: "a Gemini request", response: "a Gemini response" },
+
+    endpoint: Endpoint {
+        version: "v1beta",
+        is_version_added: true,
+        key: KeyHeader::Named("x-goog-api-key"),
+        headers: &[],
+        upstream: "gemini",
+        route: target::ROUTE,
+        base: "https://generativelanguage.googleapis.com",
+    },
+    versions: &["v1", "v1beta", "v1alpha", "v1beta1"],
+    client_headers: &["x-goog-api-key", "x-goog-api-client"],
+    has_target: true,
+
+    keys: RequestKeys {
+        history: "contents",
+        content: "parts",
+        system: Some("systemInstruction"),
+        tools: "tools",
+    },
+    block_member: "parts",
+    takes_bare_history: false,
+    leads_into_system: true,
+    required_limit: None,
+    remote_history: Some("cachedContent"),
+    rules: &[ProviderRule::FirstIsUser],
+
+    answer: AnswerFacts {
+        id_key: "responseId",
+        model_key: "modelVersion",
+        is_items: false,
+        finish_tells_calls: false,
+    },
+    cache: CacheFacts { mark_key: None, only_at_marks: false, messages_grow: true, digest_letter: b'g' },
+};
+
 impl WireProvider for GeminiContent {
-    fn name(&self) -> &'static str {
-        "gemini"
-    }
-
-    fn dialect(&self) -> RawDialect {
-        RawDialect::Gemini
-    }
-
-    fn title(&self) -> &'static str {
-        "Gemini's generateContent"
-    }
-
-    fn usual_model(&self) -> &'static str {
-        "gemini-2.5-pro"
-    }
-
-    fn vendor(&self) -> &'static str {
-        "gcp.gemini"
-    }
-
-    fn labels(&self) -> BodyLabels {
-        BodyLabels { request: "a Gemini request", response: "a Gemini response" }
-    }
-
-    fn keys(&self) -> RequestKeys {
-        RequestKeys {
-            history: "contents",
-            content: "parts",
-            system: Some("systemInstruction"),
-            tools: "tools",
-        }
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        Endpoint {
-            version: "v1beta",
-            is_version_added: true,
-            key: KeyHeader::Named("x-goog-api-key"),
-            headers: &[],
-            upstream: "gemini",
-            route: target::ROUTE,
-            base: "https://generativelanguage.googleapis.com",
-        }
-    }
-
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1", "v1beta", "v1alpha", "v1beta1"]
+    fn facts(&self) -> &'static ProviderFacts {
+        &FACTS
     }
 
     fn call_at(&self, path: &str, query: &str) -> Option<CallRoute> {
@@ -102,10 +103,6 @@ impl WireProvider for GeminiContent {
 
     fn call_path(&self, model: &str, answer: AnswerForm) -> Cow<'static, str> {
         Cow::Owned(target::call_path(model, answer))
-    }
-
-    fn has_target(&self) -> bool {
-        true
     }
 
     fn with_target<'b>(&self, body: &'b str, target: &CallTarget) -> Cow<'b, str> {
@@ -129,10 +126,6 @@ impl WireProvider for GeminiContent {
     fn is_model_path(&self, path: &str) -> bool {
         let rest = path.strip_prefix("/v1beta/models").or_else(|| path.strip_prefix("/v1/models"));
         rest.is_some_and(|rest| (rest.is_empty() || rest.starts_with('/')) && !rest.contains(':'))
-    }
-
-    fn client_headers(&self) -> &'static [&'static str] {
-        &["x-goog-api-key", "x-goog-api-client"]
     }
 
     fn whole_call(&self, path_and_query: &str) -> Option<String> {
@@ -165,10 +158,6 @@ impl WireProvider for GeminiContent {
 
     fn tool_parts(&self, tool: &Json<'_>) -> Vec<ContentPart> {
         super::tool_parts(tool)
-    }
-
-    fn answer_names(&self) -> [&'static str; 2] {
-        ["responseId", "modelVersion"]
     }
 
     fn joined_response(&self, body: &Json<'_>) -> Option<String> {
@@ -213,10 +202,6 @@ impl WireProvider for GeminiContent {
         })
     }
 
-    fn finish_tells_calls(&self) -> bool {
-        false
-    }
-
     fn is_response(&self, response: &Json<'_>) -> bool {
         response.get("candidates").is_some() || response.get("promptFeedback").is_some()
     }
@@ -228,7 +213,7 @@ impl WireProvider for GeminiContent {
     fn message_digests(&self, item: &Json<'_>, fact: &Fact) -> MessageDigests {
         let is_answer = matches!(fact, Fact::AssistantSaid { .. });
         DigestCollector::digests_of(
-            self.dialect().name(),
+            FACTS.dialect.name(),
             item,
             &MessageShape {
                 is_message: item.is_object(),
@@ -251,14 +236,6 @@ impl WireProvider for GeminiContent {
         let cached = setting("cachedContent")?;
         let name = cached.as_text().filter(|name| !name.is_empty())?;
         Some(PriorHistory::Conversation(name.to_owned()))
-    }
-
-    fn remote_history(&self) -> Option<&'static str> {
-        Some("cachedContent")
-    }
-
-    fn leads_into_system(&self) -> bool {
-        true
     }
 
     fn write_history(
@@ -382,10 +359,6 @@ impl WireProvider for GeminiContent {
         synthetic::response(said)
     }
 
-    fn rules(&self) -> ProviderRules {
-        ProviderRules::from_iter([ProviderRule::FirstIsUser])
-    }
-
     fn check(
         &self,
         _request: &Json<'_>,
@@ -412,10 +385,6 @@ impl WireProvider for GeminiContent {
         }
     }
 
-    fn mark_key(&self) -> Option<&'static str> {
-        None
-    }
-
     fn mark_piece(&self, _placer: &MarkPlacer<'_>, _piece: &PromptPiece<'_>) -> Option<MarkEdit> {
         None
     }
@@ -423,14 +392,6 @@ impl WireProvider for GeminiContent {
     /// The provider promises no lifetime; entries of its automatic cache are known to last some minutes.
     fn usual_lifetime(&self, _request: &Json<'_>) -> u64 {
         5 * 60
-    }
-
-    fn prompt_letter(&self) -> u8 {
-        b'g'
-    }
-
-    fn messages_grow(&self) -> bool {
-        true
     }
 
     fn system_blocks<'j>(&self, system: &'j Json<'j>) -> Option<&'j [Json<'j>]> {

@@ -20,7 +20,10 @@ use crate::{
     normal_digest::ChatMessageSource,
     plain_request::{OutputLimitName, PlainRequest},
     prompt_blocks::pieces::{PieceForm, PromptAuthor, PromptMessage, PromptMessageKind, PromptPiece},
-    providers::WireProvider,
+    providers::{
+        WireProvider,
+        facts::{AnswerFacts, CacheFacts, ProviderFacts},
+    },
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::{
         self,
@@ -41,45 +44,47 @@ pub(crate) struct ChatCompletions;
 /// The mark of a place for OpenAI's cache.
 pub(crate) const BREAKPOINT_MEMBER: &str = r#""prompt_cache_breakpoint":{"mode":"explicit"}"#;
 
+static FACTS: ProviderFacts = ProviderFacts {
+    name: "openai-chat",
+    dialect: RawDialect::OpenaiChat,
+    title: "OpenAI's Chat Completions",
+    vendor: "openai",
+    usual_model: "gpt-5.4",
+    labels: BodyLabels { request: "a Chat request", response: "a Chat response" },
+
+    endpoint: Endpoint {
+        version: "v1",
+        is_version_added: false,
+        key: KeyHeader::Bearer,
+        headers: &[],
+        upstream: "openai",
+        route: "/v1/chat/completions",
+        base: "https://api.openai.com",
+    },
+    versions: &["v1"],
+    client_headers: &[],
+    has_target: false,
+
+    keys: RequestKeys { history: "messages", content: "content", system: None, tools: "tools" },
+    block_member: "tool_calls",
+    takes_bare_history: false,
+    leads_into_system: false,
+    required_limit: None,
+    remote_history: None,
+    rules: &[],
+
+    answer: AnswerFacts { id_key: "id", model_key: "model", is_items: false, finish_tells_calls: true },
+    cache: CacheFacts {
+        mark_key: Some(cache_marks::BREAKPOINT),
+        only_at_marks: false,
+        messages_grow: false,
+        digest_letter: b'c',
+    },
+};
+
 impl WireProvider for ChatCompletions {
-    fn name(&self) -> &'static str {
-        "openai-chat"
-    }
-
-    fn dialect(&self) -> RawDialect {
-        RawDialect::OpenaiChat
-    }
-
-    fn title(&self) -> &'static str {
-        "OpenAI's Chat Completions"
-    }
-
-    fn usual_model(&self) -> &'static str {
-        "gpt-5.4"
-    }
-
-    fn vendor(&self) -> &'static str {
-        "openai"
-    }
-
-    fn labels(&self) -> BodyLabels {
-        BodyLabels { request: "a Chat request", response: "a Chat response" }
-    }
-
-    fn keys(&self) -> RequestKeys {
-        RequestKeys { history: "messages", content: "content", system: None, tools: "tools" }
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        Endpoint {
-            version: "v1",
-            is_version_added: false,
-            key: KeyHeader::Bearer,
-            headers: &[],
-            upstream: "openai",
-            route: "/v1/chat/completions",
-            base: "https://api.openai.com",
-        }
+    fn facts(&self) -> &'static ProviderFacts {
+        &FACTS
     }
 
     fn call_at(&self, path: &str, _query: &str) -> Option<CallRoute> {
@@ -154,7 +159,7 @@ impl WireProvider for ChatCompletions {
 
     fn message_digests(&self, item: &Json<'_>, fact: &Fact) -> MessageDigests {
         DigestCollector::digests_of(
-            self.dialect().name(),
+            FACTS.dialect.name(),
             item,
             &MessageShape {
                 is_message: item.text_at("role").is_some(),
@@ -267,10 +272,6 @@ impl WireProvider for ChatCompletions {
         synthetic::response(said)
     }
 
-    fn block_member(&self) -> &'static str {
-        "tool_calls"
-    }
-
     fn check(
         &self,
         _request: &Json<'_>,
@@ -297,10 +298,6 @@ impl WireProvider for ChatCompletions {
         }
     }
 
-    fn mark_key(&self) -> Option<&'static str> {
-        Some(cache_marks::BREAKPOINT)
-    }
-
     fn mark_piece(&self, _placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
         let role = piece.message.map_or("", |message| message.role);
         if piece.by == PromptAuthor::Model || piece.message.is_none() || role == "function" {
@@ -322,10 +319,6 @@ impl WireProvider for ChatCompletions {
 
     fn usual_lifetime(&self, request: &Json<'_>) -> u64 {
         request.get("prompt_cache_options").and_then(cache_marks::lifetime).unwrap_or(30 * 60)
-    }
-
-    fn prompt_letter(&self) -> u8 {
-        b'c'
     }
 
     fn prompt_kind(&self, message: &Json<'_>, role: &str) -> PromptMessageKind {

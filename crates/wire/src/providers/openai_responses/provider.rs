@@ -23,7 +23,10 @@ use crate::{
     openai_chat::provider::{BREAKPOINT_MEMBER, error_body, finish_reason},
     plain_request::PlainRequest,
     prompt_blocks::pieces::{INPUT_TEXT, PieceForm, PromptAuthor, PromptMessageKind, PromptPiece},
-    providers::WireProvider,
+    providers::{
+        WireProvider,
+        facts::{AnswerFacts, CacheFacts, ProviderFacts},
+    },
     recall_tool::{splice_state::AnswerSplice, unstreamed::AnswerCalls},
     render::{
         self,
@@ -44,45 +47,47 @@ pub(crate) struct OpenaiResponses;
 /// Path at which OpenAI compacts a history.
 const COMPACT: &str = "/v1/responses/compact";
 
+static FACTS: ProviderFacts = ProviderFacts {
+    name: "openai-responses",
+    dialect: RawDialect::OpenaiResponses,
+    title: "OpenAI's Responses",
+    vendor: "openai",
+    usual_model: "gpt-5.4",
+    labels: BodyLabels { request: "a Responses request", response: "a Responses response" },
+
+    endpoint: Endpoint {
+        version: "v1",
+        is_version_added: false,
+        key: KeyHeader::Bearer,
+        headers: &[],
+        upstream: "openai",
+        route: "/v1/responses",
+        base: "https://api.openai.com",
+    },
+    versions: &["v1"],
+    client_headers: &[],
+    has_target: false,
+
+    keys: RequestKeys { history: "input", content: "content", system: Some("instructions"), tools: "tools" },
+    block_member: "content",
+    takes_bare_history: true,
+    leads_into_system: false,
+    required_limit: None,
+    remote_history: None,
+    rules: &[],
+
+    answer: AnswerFacts { id_key: "id", model_key: "model", is_items: true, finish_tells_calls: false },
+    cache: CacheFacts {
+        mark_key: Some(cache_marks::BREAKPOINT),
+        only_at_marks: false,
+        messages_grow: false,
+        digest_letter: b'r',
+    },
+};
+
 impl WireProvider for OpenaiResponses {
-    fn name(&self) -> &'static str {
-        "openai-responses"
-    }
-
-    fn dialect(&self) -> RawDialect {
-        RawDialect::OpenaiResponses
-    }
-
-    fn title(&self) -> &'static str {
-        "OpenAI's Responses"
-    }
-
-    fn usual_model(&self) -> &'static str {
-        "gpt-5.4"
-    }
-
-    fn vendor(&self) -> &'static str {
-        "openai"
-    }
-
-    fn labels(&self) -> BodyLabels {
-        BodyLabels { request: "a Responses request", response: "a Responses response" }
-    }
-
-    fn keys(&self) -> RequestKeys {
-        RequestKeys { history: "input", content: "content", system: Some("instructions"), tools: "tools" }
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        Endpoint {
-            version: "v1",
-            is_version_added: false,
-            key: KeyHeader::Bearer,
-            headers: &[],
-            upstream: "openai",
-            route: "/v1/responses",
-            base: "https://api.openai.com",
-        }
+    fn facts(&self) -> &'static ProviderFacts {
+        &FACTS
     }
 
     fn call_at(&self, path: &str, _query: &str) -> Option<CallRoute> {
@@ -114,14 +119,6 @@ impl WireProvider for OpenaiResponses {
         error_body(error)
     }
 
-    fn answers_are_items(&self) -> bool {
-        true
-    }
-
-    fn takes_bare_history(&self) -> bool {
-        true
-    }
-
     fn read_item(&self, item: &Json<'_>) -> Event {
         super::read_item(item)
     }
@@ -151,10 +148,6 @@ impl WireProvider for OpenaiResponses {
         }
     }
 
-    fn finish_tells_calls(&self) -> bool {
-        false
-    }
-
     fn is_response(&self, response: &Json<'_>) -> bool {
         response.get("output").is_some_and(|output| output.as_array().is_some())
     }
@@ -166,7 +159,7 @@ impl WireProvider for OpenaiResponses {
     fn message_digests(&self, item: &Json<'_>, fact: &Fact) -> MessageDigests {
         let is_message = item.text_at("type").is_none_or(|kind| kind == "message");
         DigestCollector::digests_of(
-            self.dialect().name(),
+            FACTS.dialect.name(),
             item,
             &MessageShape {
                 is_message: item.text_at("role").is_some() && is_message,
@@ -336,10 +329,6 @@ impl WireProvider for OpenaiResponses {
         )
     }
 
-    fn mark_key(&self) -> Option<&'static str> {
-        Some(cache_marks::BREAKPOINT)
-    }
-
     fn mark_piece(&self, _placer: &MarkPlacer<'_>, piece: &PromptPiece<'_>) -> Option<MarkEdit> {
         if piece.by == PromptAuthor::Model || piece.message.is_none() {
             return None;
@@ -374,10 +363,6 @@ impl WireProvider for OpenaiResponses {
 
     fn usual_lifetime(&self, request: &Json<'_>) -> u64 {
         request.get("prompt_cache_options").and_then(cache_marks::lifetime).unwrap_or(30 * 60)
-    }
-
-    fn prompt_letter(&self) -> u8 {
-        b'r'
     }
 
     fn prompt_kind(&self, item: &Json<'_>, role: &str) -> PromptMessageKind {
