@@ -104,7 +104,7 @@ impl Preparation {
         let since = self.since(view, moment);
         let size = context.tokens();
         // No message of it was answered here: it may be a single question with its examples, and it fits.
-        if since == LastCallAge::First && size <= budget.force() {
+        if since == LastCallAge::First && size <= budget.first_force() {
             return None;
         }
         let cold = is_cold(since, moment);

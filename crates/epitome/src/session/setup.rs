@@ -8,7 +8,7 @@ use epitome_core::{
     id::ModelName,
     meter::Meter,
     policy::Policy,
-    profile::{Profile, Profiles, Share},
+    profile::{DegradationSizes, Profile, Profiles, Share},
 };
 use epitome_store::records::HashedText;
 use epitome_wire::{Format, history_rewrite::RewritePlan, overflow::ContextOverflow, render::RenderOptions};
@@ -88,7 +88,9 @@ impl SessionSetup {
     /// The most that a request may hold if its sender gives the size of the window or the length of the answer:
     /// exactly that much is left for the answer.
     pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> RequestLimit {
-        RequestLimit { most: self.target().input_limit(window, answer), window }
+        let target = self.target();
+        let most = target.input_limit(window, answer);
+        RequestLimit { most, window, answer: target.answer_room(window, answer) }
     }
 
     /// Returns true if requests are made with equal settings.
@@ -106,23 +108,33 @@ impl SessionSetup {
 
     /// Room of the next request, given the limits that calls have shown.
     pub(crate) fn budget(&self, learned: ObservedLimits) -> Budget {
-        self.budget_within(RequestLimit { most: self.limit, window: self.window }, learned)
+        let answer = self.target().answer_room(self.window, None);
+        self.budget_within(RequestLimit { most: self.limit, window: self.window, answer }, learned)
     }
 
     /// The same for a request with a limit of its own.
     pub(crate) fn budget_within(
         &self,
-        RequestLimit { most: known, .. }: RequestLimit,
+        RequestLimit { most, answer, .. }: RequestLimit,
         learned: ObservedLimits,
     ) -> Budget {
-        let known = known.map(|most| most.less(self.kept_free(learned).of(most)));
-        let limit = match (known, learned.limit) {
-            (Some(known), Some(learned)) => known.min(learned),
-            (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
+        let estimated = |known: Option<Tokens>| {
+            let limit = match (known, learned.limit) {
+                (Some(known), Some(learned)) => known.min(learned),
+                (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
+            };
+            learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX))
         };
-        let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
-        let base = Budget::new(ceiling).with_reserve(self.reserve);
-        self.calls.policy.budget(self.target().with_thresholds(base))
+        let ceiling = estimated(most.map(|most| most.less(self.kept_free(learned).of(most))));
+        let open = Budget::new(estimated(most));
+        let margin = open.ceiling().less(ceiling);
+        let base = open.with_answer(answer).with_reserve(margin).with_reserve(self.reserve);
+        let degradation = self.profile.as_ref().and_then(Profile::degradation_sizes);
+        let degradation = degradation.map(|sizes| DegradationSizes {
+            onset: learned.estimated(sizes.onset),
+            most: learned.estimated(sizes.most),
+        });
+        self.calls.policy.budget(self.target().with_thresholds(base).with_degradation(degradation))
     }
 
     /// The share of a limit that is kept free because counts may be low: the profile's, until calls have shown one.
@@ -150,6 +162,8 @@ pub(crate) struct RequestLimit {
     most: Option<Tokens>,
     /// The configured window, in place of the profile's.
     pub(crate) window: Option<Tokens>,
+    /// Room that stays free for the answer.
+    answer: Tokens,
 }
 
 /// Limits that the calls of a session have shown.
