@@ -46,7 +46,7 @@ impl Preparation {
             return Some(chosen(EpochCause::Force, budget, target));
         }
         // Acting again where it did not help a moment ago would reset the cache in vain.
-        let grown = self.has_grown(size, budget);
+        let grown = self.has_grown(size, budget) || self.is_newly_forced(size, budget);
         let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;
         let decided = match policy.cold_level(budget) {
             Some(cold) if size > cold => self.weigh(view, context, policy, budget, moment),
@@ -92,6 +92,12 @@ impl Preparation {
         size >= self.considered + REEXAMINATION_GROWTH.of(budget.ceiling())
     }
 
+    /// Returns true if a context is over the size that demands a reduction at any cost, and was not when it was last
+    /// examined.
+    fn is_newly_forced(&self, size: Tokens, budget: &Budget) -> bool {
+        size > budget.force() && self.considered <= budget.force()
+    }
+
     /// Asks the planner, if anything may have changed since it was last asked.
     fn weigh(
         &mut self,
@@ -108,7 +114,8 @@ impl Preparation {
             return None;
         }
         let cold = is_cold(since, moment);
-        if !cold && !is_ready(moment) && !self.has_grown(size, budget) {
+        let grown = self.has_grown(size, budget) || self.is_newly_forced(size, budget);
+        if !cold && !is_ready(moment) && !grown {
             return None;
         }
         self.considered = size;

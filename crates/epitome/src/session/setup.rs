@@ -277,6 +277,21 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_of_a_model_are_of_its_window_whatever_is_kept_free() {
+        let policy = Policy::named("tiered").unwrap();
+        let profiles = Profiles::builtin();
+        let setup =
+            SessionSetup::new(Format::Anthropic, "claude-sonnet-4-5", None, policy, &profiles, Tokens(0));
+        let mut learned = ObservedLimits::default();
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(138_000));
+        assert_eq!(setup.budget(learned).trigger(), Tokens(101_200));
+        assert_eq!(setup.budget(learned).target(), Tokens(82_800));
+        // A count that is short is short of a threshold too.
+        learned.counted(Tokens(10_000), Tokens(11_000));
+        assert_eq!(setup.budget(learned).trigger(), Tokens(91_999));
+    }
+
+    #[test]
     fn what_is_kept_free_is_the_profiles_until_calls_have_told() {
         let setup = setup("claude-sonnet-4-5", Some(40_000));
         let mut learned = ObservedLimits::default();

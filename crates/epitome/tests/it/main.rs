@@ -14,6 +14,7 @@ mod composing_as_before;
 mod composing_at_random;
 mod composing_rewritten;
 mod composing_with_answers;
+mod design_numbers;
 mod examples;
 mod few_shot;
 mod handles;
