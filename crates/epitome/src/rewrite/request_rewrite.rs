@@ -157,7 +157,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let (session, thread) = (place.session, place.thread);
         let live = match (&place.opens, self.recorder.lives.get(thread)) {
             (Some(_), _) => Arc::new(CachedThread::fresh(self.access(), (session, thread), setup)),
-            (None, Some(live)) if live.is_set_up(&setup) => live,
+            (None, Some(live)) if live.is_set_up(&setup, self.composing) => live,
             (None, _) => match CachedThread::open(self.access(), (session, thread), setup, None) {
                 Ok(live) => Arc::new(live),
                 Err(error) => return self.give_up(thread, error),
@@ -392,7 +392,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let place_of = (place.session, place.thread);
         let known = if place.opens.is_none() { self.recorder.lives.get(place.thread) } else { None };
         let mut ticket = self.recorder.write_at_place(&self.request, place)?;
-        let live = match known.filter(|live| live.is_set_up(setup)) {
+        let live = match known.filter(|live| live.is_set_up(setup, self.composing)) {
             Some(live) => Ok(live),
             None => CachedThread::open(self.access(), place_of, Arc::clone(setup), None).map(Arc::new),
         };

@@ -2,7 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use epitome_core::{
@@ -11,13 +15,14 @@ use epitome_core::{
     event::{Timestamp, Usage},
     policy::Policy,
     profile::{CacheRules, Profiles, TokenPrices},
+    summary::SummaryFocus,
 };
 use epitome_store::{Store, StoreError, records::ThreadOpening};
 use epitome_wire::Format;
 use tokio::runtime::Handle;
 
 use super::{
-    RewriteSettings, SessionSummariser,
+    RewriteSettings, SessionFunctions, SessionSummariser,
     client_cache::ClientPrefixes,
     fork_inheritance::ForkInheritance,
     relayed_threads::{RelayedThread, RelayedThreadCache},
@@ -27,12 +32,13 @@ use crate::{
     recorder::PendingRecord,
     session::{
         SessionError, WarmRequestMode,
-        background_compactor::{WorkOutcome, work_one, worker},
+        background_compactor::{WorkOutcome, blocking, work_one, worker},
         engine::{SessionClock, SessionEngine, SummariserConfig},
+        manual_compaction,
         pending_updates::AppendedEvents,
         setup::{RequestLimit, SessionSetup},
     },
-    summarise::{SummariserScope, Summarize, SummaryFuture, SummaryInstructions, SummaryRequest},
+    summarise::{SummariserScope, Summarize, SummaryFuture, SummaryRequest},
     thread_lru::ThreadLru,
 };
 
@@ -44,6 +50,9 @@ pub(crate) struct CachedThread {
     loom: Mutex<RewriteState>,
     /// Summariser with the newest request's model and key.
     newest: Option<Arc<ClientModelSummariser>>,
+    functions: Arc<SessionFunctions>,
+    /// True while a task waits for a pause.
+    watches_idle: Arc<AtomicBool>,
 }
 
 /// Means by which threads are opened for a request.
@@ -64,7 +73,21 @@ impl CachedThread {
         let (maker, newest) = access.maker(&setup);
         let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
         let desk = SessionEngine::fresh(store, place, Arc::clone(&setup), maker, heard, clock());
-        Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest }
+        Self::of(access, desk, setup, Mutex::default(), newest)
+    }
+
+    fn of(
+        access: ThreadAccess<'_>,
+        mut desk: SessionEngine,
+        setup: Arc<SessionSetup>,
+        loom: Mutex<RewriteState>,
+        newest: Option<Arc<ClientModelSummariser>>,
+    ) -> Self {
+        let functions = Arc::clone(&access.composing.functions);
+        desk.hooks = Arc::clone(&functions.hooks);
+        desk.focus = functions.instructions.focus.as_deref().and_then(SummaryFocus::new);
+        desk.memory = functions.memory.as_ref().map(|folder| folder.join(desk.session.to_string()));
+        Self { desk: Arc::new(desk), setup, loom, newest, functions, watches_idle: Arc::default() }
     }
 
     /// For an existing thread. One in which no call was made yet takes over the state of the thread it was forked from.
@@ -83,7 +106,7 @@ impl CachedThread {
             desk.inherit(inherited)?;
             loom.inherits(inherited);
         }
-        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
+        Ok(Self::of(access, desk, setup, Mutex::new(loom), newest))
     }
 
     /// State of its requests. A panic while it was locked makes it invalid, so it is read again.
@@ -105,9 +128,9 @@ impl CachedThread {
         Ok(())
     }
 
-    /// Returns true if its calls are made with `setup`.
-    pub(super) fn is_set_up(&self, setup: &SessionSetup) -> bool {
-        self.setup.is_like(setup)
+    /// Returns true if its calls are made with `setup`, and its functions are those of `composing`.
+    pub(super) fn is_set_up(&self, setup: &SessionSetup, composing: &RewriteSettings) -> bool {
+        self.setup.is_like(setup) && Arc::ptr_eq(&self.functions, &composing.functions)
     }
 
     /// Sets the next request's own limit.
@@ -156,12 +179,41 @@ impl CachedThread {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        let desk = Arc::clone(&self.desk);
-        runtime.spawn(async move {
-            let worker = worker();
-            // Failures are reported to listeners, and retried with a later call.
-            while let Ok(WorkOutcome::One) = work_one(&desk, &worker).await {}
-        });
+        runtime.spawn(work_off(Arc::clone(&self.desk)));
+        if let Some(after) = self.functions.idle
+            && !self.watches_idle.swap(true, Ordering::AcqRel)
+        {
+            runtime.spawn(watch_idle(Arc::downgrade(&self.desk), Arc::clone(&self.watches_idle), after));
+        }
+    }
+}
+
+/// Works on the summaries that are due. Failures are reported to listeners, and retried with a later call.
+async fn work_off(desk: Arc<SessionEngine>) {
+    let worker = worker();
+    while let Ok(WorkOutcome::One) = work_one(&desk, &worker).await {}
+}
+
+/// Waits until a thread has had no call for some time, and then orders a summary, if there is enough to summarise.
+async fn watch_idle(desk: Weak<SessionEngine>, watches: Arc<AtomicBool>, after: Duration) {
+    let last_call = || Some(desk.upgrade()?.state().ok()?.last_call());
+    let mut before = last_call();
+    loop {
+        tokio::time::sleep(after).await;
+        let now = last_call();
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    // A call from here on is watched anew.
+    watches.store(false, Ordering::Release);
+    let Some(desk) = desk.upgrade() else { return };
+    let asked = Arc::clone(&desk);
+    match blocking(move || manual_compaction::order_if_idle(&asked, after)).await {
+        Ok(true) => work_off(desk).await,
+        Ok(false) => {}
+        Err(error) => tracing::warn!(target: "epitome::compaction", %error, "an idle session"),
     }
 }
 
@@ -259,13 +311,16 @@ impl ThreadCache {
         }
         let known = setups.entry((format, model.to_owned())).or_default();
         // A policy may be changed under its name while the gateway runs: its content counts, not its name.
-        if let Some((_, setup)) = known.iter().find(|(policy, _)| *policy == composing.policy) {
+        let reserve = composing.functions.hooks.reserve();
+        let is_it =
+            |setup: &SessionSetup, policy: &Policy| *policy == composing.policy && setup.reserve == reserve;
+        if let Some((_, setup)) = known.iter().find(|(policy, setup)| is_it(setup, policy)) {
             return Arc::clone(setup);
         }
         if known.len() >= POLICIES {
             known.clear();
         }
-        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
+        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, reserve);
         let setup = Arc::new(setup);
         known.push((composing.policy.clone(), Arc::clone(&setup)));
         setup
@@ -292,11 +347,11 @@ impl ThreadAccess<'_> {
         };
         let maker = SummariserConfig {
             summariser: Arc::clone(&newest) as Arc<dyn Summarize>,
-            careful: None,
+            careful: self.composing.functions.careful.clone(),
             prices,
             terms,
             warm: summariser.warm,
-            instructions: SummaryInstructions::default(),
+            instructions: self.composing.functions.instructions.clone(),
         };
         (Some(maker), Some(newest))
     }
@@ -422,6 +477,7 @@ mod tests {
             recall: false,
             with_answers: true,
             heard: LifecycleHub::default(),
+            functions: Arc::default(),
         };
         let asked = Arc::new(Asked::default());
         let recorder = recorder(&composing, &asked);
