@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     context::Tier,
     event::Usage,
-    profile::{ModelWindow, Profile, Share},
+    profile::{DegradationSizes, ModelWindow, Profile, Share},
     tokens::Tokens,
 };
 
@@ -23,8 +23,21 @@ pub struct Budget {
     trigger: Tokens,
     force: Tokens,
     caps: BTreeMap<Tier, Tokens>,
+    /// The ceiling before anything was reserved under it.
     #[serde(skip)]
-    reserved: Tokens,
+    open: Tokens,
+    /// Room for the answer, which stays free beside the ceiling.
+    #[serde(skip)]
+    answer: Tokens,
+    /// Sizes at which the model gets worse, if known.
+    #[serde(skip)]
+    degradation: Option<DegradationSizes>,
+    /// Size up to which a first request is left as it came, if it is not `force`.
+    #[serde(skip)]
+    first_force: Option<Tokens>,
+    /// Part of each request that no context shows.
+    #[serde(skip)]
+    hidden: Tokens,
 }
 
 /// Room that must stay free in a model's window.
@@ -54,7 +67,11 @@ impl Budget {
             trigger: ceiling,
             force: ceiling,
             caps: BTreeMap::new(),
-            reserved: Tokens(0),
+            open: ceiling,
+            answer: Tokens(0),
+            degradation: None,
+            first_force: None,
+            hidden: Tokens(0),
         }
     }
 
@@ -71,6 +88,8 @@ impl Budget {
             target: thresholds.target.of(open),
             trigger: thresholds.trigger.of(open),
             force: thresholds.force.of(open),
+            answer: answer(profile, reserves.output),
+            degradation: profile.degradation_sizes(),
             ..Self::new(open)
         };
         let budget = thresholded.with_reserve(reserves.injection).with_reserve(reserves.margin);
@@ -91,9 +110,28 @@ impl Budget {
             target: self.target.min(ceiling),
             trigger: self.trigger.min(ceiling),
             force: self.force.min(ceiling),
-            reserved: self.reserved + self.ceiling.less(ceiling),
             ..self
         }
+    }
+
+    /// The same for requests of which so much is in no context: instructions and tools that a transcript does not show.
+    pub fn with_hidden(self, hidden: Tokens) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// The same, beside which so much of the window stays free for an answer.
+    pub fn with_answer(self, answer: Tokens) -> Self {
+        Self { answer, ..self }
+    }
+
+    /// The same for a model that gets worse at these sizes.
+    pub fn with_degradation(self, degradation: Option<DegradationSizes>) -> Self {
+        Self { degradation, ..self }
+    }
+
+    /// The same, but a first request is left as it came up to `size`, however low the thresholds are.
+    pub fn with_first_force(self, size: Tokens) -> Self {
+        Self { first_force: Some(size.min(self.ceiling)), ..self }
     }
 
     /// A reduction, once begun, goes down to `target`.
@@ -122,9 +160,9 @@ impl Budget {
         self.ceiling
     }
 
-    /// Room that was taken from the ceiling for what a request holds beside its context.
-    pub fn reserved(&self) -> Tokens {
-        self.reserved
+    /// Size of what a request may hold beside its context: what no context shows, and what was reserved.
+    pub fn beside(&self) -> Tokens {
+        self.hidden + self.open.less(self.ceiling)
     }
 
     /// Size that a reduction aims for.
@@ -140,6 +178,28 @@ impl Budget {
     /// Above this, the next call waits for a reduction.
     pub fn force(&self) -> Tokens {
         self.force
+    }
+
+    /// Size up to which the first request of a session is left as it came: no message of it was answered, and it may
+    /// be a single question about a long text.
+    pub fn first_force(&self) -> Tokens {
+        self.first_force.map_or(self.force, |size| size.max(self.force).min(self.ceiling))
+    }
+
+    /// The ceiling before anything was reserved under it: thresholds are shares of this, because what is reserved for
+    /// counts that may be low, or for hooks, says nothing about the model.
+    pub fn open(&self) -> Tokens {
+        self.open
+    }
+
+    /// Room for the answer, which stays free beside the ceiling.
+    pub fn answer(&self) -> Tokens {
+        self.answer
+    }
+
+    /// Sizes at which the model gets worse, if known.
+    pub fn degradation(&self) -> Option<DegradationSizes> {
+        self.degradation
     }
 
     /// The cap of a tier, if it has one.

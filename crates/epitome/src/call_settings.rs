@@ -51,21 +51,14 @@ impl<'p> TargetModel<'p> {
 
     /// Usual limit of an answer: the model's own, but no more than a budget usually leaves for it.
     pub fn answer_limit(self) -> Tokens {
-        let most = self.profile.and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
-        most.min(WindowReserves::default().output)
+        self.output_limit().min(WindowReserves::default().output)
     }
 
     /// The most input that the model accepts, by the provider's count; `None` if unknown. `window` stands for the profile's,
     /// `answer` is the length of the answer, if known.
     pub fn input_limit(self, window: Option<Tokens>, answer: Option<Tokens>) -> Option<Tokens> {
         let usual = WindowReserves::default();
-        // Of a configured window a quarter is left for the answer, or as much as a budget usually leaves. A request for
-        // more than half of it is unlikely to get it.
-        let left = |window: Tokens| match answer {
-            Some(answer) => answer.min(Tokens(window.0 / 2)),
-            None => usual.output.min(Tokens(window.0 / 4)),
-        };
-        let given = window.map(|window| window.less(left(window)));
+        let given = window.map(|window| window.less(room_in(window, answer)));
         let reserves = WindowReserves { output: answer.unwrap_or(usual.output), ..usual };
         let known = self.profile.map(|profile| Budget::for_profile(profile, reserves).ceiling());
         given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()
@@ -83,9 +76,25 @@ impl<'p> TargetModel<'p> {
     pub fn with_thresholds(self, budget: Budget) -> Budget {
         let thresholds =
             self.profile.map_or_else(CompactionThresholds::default, |profile| profile.thresholds);
-        let ceiling = budget.ceiling();
-        let of = |share: Share| share.of(ceiling);
-        budget.with_thresholds(of(thresholds.target), of(thresholds.trigger), of(thresholds.force))
+        let open = budget.open();
+        let of = |share: Share| share.of(open);
+        let degradation = self.profile.and_then(Profile::degradation_sizes);
+        budget
+            .with_thresholds(of(thresholds.target), of(thresholds.trigger), of(thresholds.force))
+            .with_degradation(degradation)
+    }
+
+    /// Room that a window leaves for the answer beside the [`input_limit`](Self::input_limit).
+    pub fn answer_room(self, window: Option<Tokens>, answer: Option<Tokens>) -> Tokens {
+        match window {
+            Some(window) => room_in(window, answer),
+            None => answer.map_or(self.answer_limit(), |answer| answer.min(self.output_limit())),
+        }
+    }
+
+    /// The longest answer of the model.
+    fn output_limit(self) -> Tokens {
+        self.profile.and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX)
     }
 
     /// Settings of calls to the model under a policy. A policy changes what is sent, so it also sets the cache marks,
@@ -105,6 +114,15 @@ impl CallSettings {
         let summary = policy.summary.map(|rules| rules.shape).unwrap_or_default();
         let policy = policy.clone().for_rules(options.rules.as_set());
         Self { format, policy, options: RenderOptions { summary, ..options }, terms }
+    }
+}
+
+/// Room that a configured window leaves for the answer: a quarter of it, or as much as a budget usually leaves. A request
+/// for more than half of it is unlikely to get it.
+fn room_in(window: Tokens, answer: Option<Tokens>) -> Tokens {
+    match answer {
+        Some(answer) => answer.min(Tokens(window.0 / 2)),
+        None => WindowReserves::default().output.min(Tokens(window.0 / 4)),
     }
 }
 

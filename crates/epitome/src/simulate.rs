@@ -238,8 +238,8 @@ impl SimulationSettings {
         alone.calls.policy.limits.cold = Some(LimitSize::Share(Share::percent(100)));
         alone.budget = self.budget.clone().with_thresholds(
             FULL_REQUEST.of(self.budget.ceiling()),
-            self.budget.force(),
-            self.budget.force(),
+            self.budget.first_force(),
+            self.budget.first_force(),
         );
         Some(alone)
     }

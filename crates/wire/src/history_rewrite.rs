@@ -118,6 +118,11 @@ pub fn is_hidden(event: &Event) -> bool {
     event.origin.as_deref() == Some(HIDDEN_ORIGIN)
 }
 
+/// Returns true if an event is content that a hook added, of which a client knows nothing.
+pub fn is_added(event: &Event) -> bool {
+    event.normal.is_none() && matches!(event.fact, Fact::Injected { .. })
+}
+
 /// Returns true if an event is an item that is left out of composed requests, though the client sends it: reasoning
 /// without an id, a seal or words.
 pub fn is_unsendable(event: &Event) -> bool {
@@ -177,6 +182,8 @@ struct RewritePlanner<'c> {
     /// Events that the client does not have, or has in another form, or that are not sent: units with such are
     /// written anew.
     hidden: SeqSet,
+    /// Events that hooks added: they stand beside the message before them, and belong to no unit.
+    added: SeqSet,
     /// The events that are shown, each with its bytes; not those beside the history.
     shown: BTreeMap<Seq, &'c str>,
     /// Events that decisions concern.
@@ -200,15 +207,15 @@ impl<'c> RewritePlanner<'c> {
     fn new(context: &'c Context, HistoryUnits { ends, unsent }: HistoryUnits<'c>) -> Self {
         let left_out = SeqSet::union(context.elided().iter().map(|elision| &elision.events));
         let (shown, touched) = (BTreeMap::new(), SeqSet::default());
-        let hidden = SeqSet::default();
-        let mut weaving = Self { ends, unsent, hidden, shown, touched, left_out, summary: None };
+        let (hidden, added) = (SeqSet::default(), SeqSet::default());
+        let mut weaving = Self { ends, unsent, hidden, added, shown, touched, left_out, summary: None };
         for segment in context.segments() {
             match segment.body() {
                 SegmentBody::Prefix(event) if event.event.normal.is_none() => {}
                 SegmentBody::Summary(event) if event.event.normal.is_some() => {
                     weaving.summary = Some((segment.stands_for(), event.id.seq));
                 }
-                _ if segment.fidelity() == Fidelity::Verbatim => {}
+                _ if segment.fidelity() == Fidelity::Verbatim || segment.injection().is_some() => {}
                 _ => weaving.touched.extend(segment.stands_for()),
             }
         }
@@ -216,6 +223,9 @@ impl<'c> RewritePlanner<'c> {
             let mut show = |event: &'c LoggedEvent| {
                 if is_hidden(&event.event) || is_unsendable(&event.event) {
                     weaving.hidden.insert(event.id.seq);
+                }
+                if is_added(&event.event) {
+                    weaving.added.insert(event.id.seq);
                 }
                 weaving.shown.insert(event.id.seq, &event.event.raw.json);
             };
@@ -287,7 +297,11 @@ impl<'c> RewritePlanner<'c> {
             .collect();
         let touched = events.runs().iter().any(|run| overlaps(&self.touched, run.first, run.last));
         // Events after the last unit are sent with the tail of the request.
-        let units: BTreeSet<usize> = shown.iter().filter_map(|(seq, _)| self.unit(*seq)).collect();
+        let of_client = shown.iter().filter(|(seq, _)| !self.added.contains(*seq));
+        let units: BTreeSet<usize> = of_client.filter_map(|(seq, _)| self.unit(*seq)).collect();
+        if shown.iter().any(|(seq, _)| self.added.contains(*seq)) {
+            return Some(RewrittenMessage { units, is_kept: false, text });
+        }
         if shown.iter().any(|(seq, _)| self.unsent.is_some_and(|unsent| *seq >= unsent)) {
             return Some(RewrittenMessage { units, is_kept: false, text });
         }

@@ -205,7 +205,7 @@ mod tests {
                 format: epitome::wire::Format::OpenaiChat,
                 key: Some("sk-canary".into()),
             },
-            summary_time: None,
+            ..CompactModeConfig::default()
         };
         insta::assert_snapshot!(told(compact), @r"
           mode       compact: recorded, and forwarded within the model's window: a summary stands for what is old

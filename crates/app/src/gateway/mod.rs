@@ -41,10 +41,15 @@ use std::{net::SocketAddr, ops::Deref, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    core::{Tokens, policy::Policy, profile::Profiles},
+    core::{
+        Tokens,
+        inject::{Hook, Hooks},
+        policy::Policy,
+        profile::Profiles,
+    },
     observe::PolicyObserver,
     recorder::RecordError,
-    rewrite::{LifecycleHub, RewriteSettings},
+    rewrite::{LifecycleHub, RewriteSettings, SessionFunctions},
     store::Store,
 };
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
@@ -178,6 +183,17 @@ impl Gateway {
             compact,
         } = config;
         let (window, summary_time) = (compact.window.map(Tokens), compact.summary_time());
+        let hooks = compact.hooks.into_iter().map(|hook| Box::new(hook) as Box<dyn Hook>);
+        let careful = compact
+            .careful
+            .map(|careful| summariser::remote(careful, summary_time, window, &lasting.profiles));
+        let functions = Arc::new(SessionFunctions {
+            careful: careful.transpose()?.flatten(),
+            instructions: compact.instructions,
+            idle: compact.idle,
+            memory: compact.memory_files,
+            hooks: Arc::new(Hooks::new(hooks.collect())?),
+        });
         let in_use = |policy: &Policy| {
             let profiles = &lasting.profiles;
             let composing = RewriteSettings {
@@ -189,6 +205,7 @@ impl Gateway {
                 recall: compact.recall,
                 with_answers: unrecorded == StoreFailureAction::Forward,
                 heard: lasting.heard.clone(),
+                functions: Arc::clone(&functions),
             };
             PolicyInUse { composing, observer: PolicyObserver::new(policy.clone(), Arc::clone(profiles)) }
         };

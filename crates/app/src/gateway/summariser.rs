@@ -75,26 +75,18 @@ impl SessionSummarisers {
         window: Option<Tokens>,
         profiles: &Arc<Profiles>,
     ) -> anyhow::Result<Self> {
-        let timeouts = ServerTimeouts::of(time);
-        let (model, base, format, key) = match config {
-            config::ConfiguredSummariser::BuiltIn => return Ok(Self::BuiltIn),
+        match config {
+            config::ConfiguredSummariser::BuiltIn => Ok(Self::BuiltIn),
             config::ConfiguredSummariser::Session => {
-                return Ok(Self::Session { profiles: Arc::clone(profiles), window, timeouts });
+                let timeouts = ServerTimeouts::of(time);
+                Ok(Self::Session { profiles: Arc::clone(profiles), window, timeouts })
             }
-            config::ConfiguredSummariser::Model { model, base, format, key } => (model, base, format, key),
-        };
-        let address = format!("{}/v1", base.to_string().trim_end_matches('/'));
-        let key = key.map(|key| ApiKey::new(key.expose_secret())).transpose();
-        let window = known(profiles, &model).or(window).unwrap_or(DEFAULT_MODEL_WINDOW);
-        let remote = RemoteSummariser::builder(format, address, model.as_str(), window)
-            .key(key.context("reading the key of the summariser")?)
-            .timeouts(timeouts)
-            .build()?;
-        Ok(Self::Model(rewrite::SessionSummariser {
-            summarise: Arc::new(remote),
-            model,
-            warm: WarmRequestMode::Never,
-        }))
+            config::ConfiguredSummariser::Model { ref model, .. } => {
+                let (model, warm) = (model.clone(), WarmRequestMode::Never);
+                let summarise = remote(config, time, window, profiles)?.context("a model is remote")?;
+                Ok(Self::Model(rewrite::SessionSummariser { summarise, model, warm }))
+            }
+        }
     }
 
     /// Access to the session's model that a request with this head provides.
@@ -136,6 +128,24 @@ impl SessionSummarisers {
             }
         }
     }
+}
+
+/// The model of a configuration with an address of its own; `None` if it has none.
+pub(super) fn remote(
+    config: config::ConfiguredSummariser,
+    time: Duration,
+    window: Option<Tokens>,
+    profiles: &Profiles,
+) -> anyhow::Result<Option<Arc<dyn Summarize>>> {
+    let config::ConfiguredSummariser::Model { model, base, format, key } = config else { return Ok(None) };
+    let address = format!("{}/v1", base.to_string().trim_end_matches('/'));
+    let key = key.map(|key| ApiKey::new(key.expose_secret())).transpose();
+    let window = known(profiles, &model).or(window).unwrap_or(DEFAULT_MODEL_WINDOW);
+    let remote = RemoteSummariser::builder(format, address, model.as_str(), window)
+        .key(key.context("reading the key of the summariser")?)
+        .timeouts(ServerTimeouts::of(time))
+        .build()?;
+    Ok(Some(Arc::new(remote)))
 }
 
 /// Window of a model according to the profiles.

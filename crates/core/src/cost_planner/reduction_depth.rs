@@ -37,8 +37,8 @@ pub struct ReductionDepth {
     pub growth: Tokens,
     /// Size at which the next reduction is due.
     pub force: Tokens,
-    /// Room kept free for what a request holds beside the context.
-    pub reserved: Tokens,
+    /// Size of what a request holds beside the context.
+    pub beside: Tokens,
     /// It may go down to this.
     pub least: Tokens,
     /// It need not go below this.
@@ -60,7 +60,7 @@ impl ReductionDepth {
     ///     prefix: Tokens(400),
     ///     growth: Tokens(1_000),
     ///     force: Tokens(window),
-    ///     reserved: Tokens(0),
+    ///     beside: Tokens(0),
     ///     least: Tokens(window / 2),
     ///     most: Tokens(window / 5 * 4),
     /// };
@@ -71,7 +71,7 @@ impl ReductionDepth {
     /// ```
     pub fn target(&self, terms: &CacheTerms, lifetime: Option<u64>) -> Result<Tokens, UnknownPriceError> {
         let pays = self.largest_that_pays(terms, lifetime)?;
-        let in_the_mean = Tokens(pays.0.midpoint(self.force.0)) + self.reserved;
+        let in_the_mean = Tokens(pays.0.midpoint(self.force.0)) + self.beside;
         if in_the_mean.0 >= COMPLETE_REQUEST {
             return Ok(pays);
         }

@@ -646,7 +646,7 @@ proptest! {
         force in 8_000..150_000_u64,
         parts in (2..60_u64, 20..60_u64, 0..40_u64, 1..20_u64),
         beyond in 0..400_u64,
-        reserved in 0..40_000_u64,
+        beside in 0..40_000_u64,
     ) {
         let profile = profile(model);
         let terms = CacheTerms::new(&profile.cache, &profile.prices);
@@ -657,7 +657,7 @@ proptest! {
             prefix: part(prefix.min(least)),
             growth: part(growth).max(Tokens(100)),
             force: Tokens(force),
-            reserved: Tokens(reserved),
+            beside: Tokens(beside),
             least: part(least),
             most: part(least + more),
         };
@@ -681,7 +681,7 @@ proptest! {
         let cost = |size: Tokens| depth.cost_of_call(size, &terms, None).unwrap();
         prop_assert!(cost(kept) <= cost(target), "{kept} and not {target} of {depth:?}");
         let is_spaced = kept.0 + 4 * depth.growth.0 <= depth.force.0;
-        prop_assert!(kept == target || target + depth.reserved < Tokens(24_000) && is_spaced, "{kept} and not {target} of {depth:?}");
+        prop_assert!(kept == target || target + depth.beside < Tokens(24_000) && is_spaced, "{kept} and not {target} of {depth:?}");
     }
 }
 
@@ -689,13 +689,13 @@ proptest! {
 fn a_small_window_is_filled_beyond_what_pays_and_a_large_one_is_not() {
     let profile = profile("claude-opus-5");
     let terms = CacheTerms::new(&profile.cache, &profile.prices);
-    let kept = |window: u64, reserved: u64| {
+    let kept = |window: u64, beside: u64| {
         let depth = ReductionDepth {
             whole: Tokens(window * 3 / 2),
             prefix: Tokens(1_000),
             growth: Tokens(500),
             force: Tokens(window),
-            reserved: Tokens(reserved),
+            beside: Tokens(beside),
             least: Tokens(window * 44 / 100),
             most: Tokens(window * 85 / 100),
         };

@@ -63,13 +63,8 @@ impl Default for BlockConfig {
 }
 
 impl BlockConfig {
-    /// Returns true if a context of this size is to be compacted in a window of this size: the space left up
-    /// to the mark is less than the least headroom.
-    pub fn fires(&self, used: Tokens, max_context_tokens: Tokens) -> bool {
-        used > self.trigger(max_context_tokens)
-    }
-
-    /// The most that a context may use of a window without being compacted.
+    /// The most that a context may use of a window without being compacted: above it, the space left up to the mark is
+    /// less than the least headroom. A policy with these blocks acts there, unless it has a trigger of its own.
     pub fn trigger(&self, max_context_tokens: Tokens) -> Tokens {
         let mark = self.compact_at_pct.of(max_context_tokens);
         mark.less(self.compact_budget_threshold_pct.of(max_context_tokens))
@@ -114,7 +109,7 @@ mod tests {
     fn it_fires_when_the_headroom_falls_below_the_threshold() {
         let config = BlockConfig::default();
         let check = |used, max, expect| {
-            assert_eq!(config.fires(Tokens(used), Tokens(max)), expect, "{used} of {max}");
+            assert_eq!(Tokens(used) > config.trigger(Tokens(max)), expect, "{used} of {max}");
         };
         check(850, 1_000, false);
         check(851, 1_000, true);
@@ -125,6 +120,6 @@ mod tests {
         check(170_001, 200_000, true);
         check(u64::MAX - 1, u64::MAX, true);
         let eager = BlockConfig { compact_at_pct: Share::percent(4), ..config };
-        assert!(!eager.fires(Tokens(0), Tokens(1_000)), "an empty context has nothing to compact");
+        assert_eq!(eager.trigger(Tokens(1_000)), Tokens(0), "an empty context has nothing to compact");
     }
 }

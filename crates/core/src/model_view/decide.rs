@@ -46,7 +46,7 @@ impl Preparation {
             return Some(chosen(EpochCause::Force, budget, target));
         }
         // Acting again where it did not help a moment ago would reset the cache in vain.
-        let grown = self.has_grown(size, budget);
+        let grown = self.has_grown(size, budget) || self.is_newly_forced(size, budget);
         let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;
         let decided = match policy.cold_level(budget) {
             Some(cold) if size > cold => self.weigh(view, context, policy, budget, moment),
@@ -92,6 +92,12 @@ impl Preparation {
         size >= self.considered + REEXAMINATION_GROWTH.of(budget.ceiling())
     }
 
+    /// Returns true if a context is over the size that demands a reduction at any cost, and was not when it was last
+    /// examined.
+    fn is_newly_forced(&self, size: Tokens, budget: &Budget) -> bool {
+        size > budget.force() && self.considered <= budget.force()
+    }
+
     /// Asks the planner, if anything may have changed since it was last asked.
     fn weigh(
         &mut self,
@@ -104,11 +110,12 @@ impl Preparation {
         let since = self.since(view, moment);
         let size = context.tokens();
         // No message of it was answered here: it may be a single question with its examples, and it fits.
-        if since == LastCallAge::First && size <= budget.force() {
+        if since == LastCallAge::First && size <= budget.first_force() {
             return None;
         }
         let cold = is_cold(since, moment);
-        if !cold && !is_ready(moment) && !self.has_grown(size, budget) {
+        let grown = self.has_grown(size, budget) || self.is_newly_forced(size, budget);
+        if !cold && !is_ready(moment) && !grown {
             return None;
         }
         self.considered = size;
@@ -182,7 +189,7 @@ impl Preparation {
             prefix: context.tier_tokens(Tier::Prefix) + context.meter().overhead().request,
             growth: last.history.growth_of_call(),
             force: budget.force(),
-            reserved: budget.reserved(),
+            beside: budget.beside(),
             least: lean,
             most: budget.target(),
         };

@@ -15,11 +15,12 @@ use crate::{
     id::{ModelName, Seq},
     pipeline::{Pipeline, ReducerOutput, ReducerState, ReductionStep, is_met},
     policy::{Policy, StepTiming, SummaryRules},
+    reducers::{AnyReducer, CutOutputs, cut_outputs::TokenLimit},
     seq_set::SeqSet,
     standing_context::MAX_STANDING_CHARS,
     summary::{
         SummaryFocus,
-        compaction::{CompactionError, CompactionSettings, FinishedSummary, VerbatimTail},
+        compaction::{CompactionError, CompactionSettings, FinishedSummary, RecentWindow, VerbatimTail},
     },
     tokens::Tokens,
 };
@@ -311,6 +312,7 @@ impl Preparation {
             && let Ok(context) = self.summarise(view, context, rules, &budget, standby)
         {
             self.open(true, &cause);
+            let context = self.cut_recent(context, rules);
             let context = self.run(&policy.pipeline(StepTiming::AtEpoch), context, &budget);
             return self.run(&policy.pipeline(StepTiming::AfterSummary), context, &budget);
         }
@@ -324,6 +326,15 @@ impl Preparation {
         };
         self.open(context.changes_of_sent() != sent, &cause);
         context
+    }
+
+    /// Cuts the long outputs of the recent turns that a new summary leaves: the cache is lost already.
+    fn cut_recent(&mut self, context: Context, rules: SummaryRules) -> Context {
+        let VerbatimTail::Recent(RecentWindow { output, .. }) = rules.keep else { return context };
+        let half = Tokens(output.0 / 2);
+        let limit = TokenLimit { over: output, head: half, tail: half };
+        let cut = CutOutputs { tokens: Some(limit), ..CutOutputs::default() };
+        self.run(&crate::reducers::pipeline(vec![AnyReducer::CutOutputs(cut)]), context, &always())
     }
 
     /// Notes a change of the sent content: a new epoch begins, unless this is the first request.

@@ -13,8 +13,12 @@ use toml::{Spanned, Table, Value};
 
 use super::{LimitSize, Policy, PolicyError, PolicyLimits, PolicyStep, StepTiming, SummaryRules};
 use crate::{
-    context::Tier, pipeline::Reducer, profile::Share, reducers::AnyReducer,
-    summary::compaction::SummaryLength, tokens::Tokens,
+    context::Tier,
+    pipeline::Reducer,
+    profile::Share,
+    reducers::{AnyReducer, Blocks},
+    summary::compaction::SummaryLength,
+    tokens::Tokens,
 };
 
 #[derive(Deserialize)]
@@ -38,6 +42,7 @@ struct PolicyFileLimits {
     target: Option<Spanned<LimitSize>>,
     force: Option<Spanned<LimitSize>>,
     cold: Option<Spanned<LimitSize>>,
+    heeds_degradation: Option<bool>,
 }
 
 /// The fields of a step: its reducer, when it is run, its numbers.
@@ -130,10 +135,11 @@ fn limits(said: &PolicyFileLimits, base: PolicyLimits) -> Result<PolicyLimits, P
         target: level(&said.target).or(base.target),
         force: level(&said.force).or(base.force),
         cold: level(&said.cold).or(base.cold),
+        heeds_degradation: said.heeds_degradation.unwrap_or(base.heeds_degradation),
     };
     let named = |name, level: Option<LimitSize>, said: &Option<Spanned<LimitSize>>| CheckedLimit {
         name,
-        size: level.map(|level| level.of(USUAL)),
+        size: level.map(|level| level.of(USUAL, Tokens(0))),
         at: said.as_ref().map(|said| said.span().start),
     };
     let target = named("target", limits.target, &said.target);
@@ -285,6 +291,13 @@ fn step(said: Spanned<PolicyFileStep>) -> Result<PolicyStep, PolicyFileError> {
     }
     let reducer = AnyReducer::deserialize(whole)
         .map_err(|error| PolicyFileError::new(at, format!("reducer `{name}`: {}", plain(&error))))?;
+    if let AnyReducer::Blocks(Blocks(config)) = &reducer
+        && config.trigger(USUAL) == Tokens(0)
+    {
+        let reason = "reducer `blocks`: `compact_at_pct` must be above `compact_budget_threshold_pct`, or it would compact \
+                      before every call";
+        return Err(PolicyFileError::new(at, reason));
+    }
     Ok(PolicyStep { when, reducer })
 }
 

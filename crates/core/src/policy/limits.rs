@@ -10,7 +10,7 @@ use serde::{
     },
 };
 
-use crate::{profile::Share, tokens::Tokens};
+use crate::{budget::Budget, profile::Share, tokens::Tokens};
 
 /// Sizes at which a policy acts and to which it reduces. Those it does not set are taken from the model's
 /// profile.
@@ -25,6 +25,15 @@ pub struct PolicyLimits {
     /// Size over which it acts when the provider's cache has gone cold, because then a change is free.
     /// Without it, the policy ignores the cache and acts at the trigger.
     pub cold: Option<LimitSize>,
+    /// True if it works from where the model's profile says that the model gets worse, and acts at any cost above the
+    /// most that is recommended there, if that comes before its own sizes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub heeds_degradation: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A size, as part of the most that a request may hold.
@@ -44,15 +53,31 @@ pub enum LimitSize {
         #[serde(skip_serializing_if = "Option::is_none")]
         enough: Option<Tokens>,
     },
+    /// All of the window but so many tokens, among which is the answer, and no less than a share of what a request may
+    /// hold.
+    Reserve {
+        /// So many.
+        reserve: Tokens,
+        /// The share: half by default.
+        least: Share,
+    },
 }
 
 /// Largest part of a window for [`enough`](LimitSize::Less): the rest is for the calls that follow.
 const MOST_OF_SMALL: Share = Share::percent(82);
 
 impl LimitSize {
-    /// The size, where a request may hold `ceiling`.
-    pub fn of(self, ceiling: Tokens) -> Tokens {
+    /// The size under a budget.
+    pub fn within(self, budget: &Budget) -> Tokens {
+        self.of(budget.ceiling(), budget.answer())
+    }
+
+    /// The size, where a request may hold `ceiling` and `answer` stays free beside it.
+    pub fn of(self, ceiling: Tokens, answer: Tokens) -> Tokens {
         match self {
+            Self::Reserve { reserve, least } => {
+                (ceiling + answer).less(reserve).max(least.of(ceiling)).min(ceiling)
+            }
             Self::Share(share) => share.of(ceiling),
             Self::Less { less, least, enough } => {
                 let enough = enough.map_or(Tokens(0), |enough| enough.min(MOST_OF_SMALL.of(ceiling)));
@@ -64,7 +89,7 @@ impl LimitSize {
     /// The same, without `enough`.
     pub(super) fn without_enough(self) -> Self {
         match self {
-            Self::Share(share) => Self::Share(share),
+            Self::Share(_) | Self::Reserve { .. } => self,
             Self::Less { less, least, .. } => Self::Less { less, least, enough: None },
         }
     }
@@ -87,7 +112,10 @@ impl<'de> Visitor<'de> for LimitSizeVisitor {
     type Value = LimitSize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`")
+        f.write_str(
+            "a share such as 0.85, or what is to stay free, as `{ less = 20_000 }` of a request or `{ reserve = 20_000 }` of the \
+             window",
+        )
     }
 
     fn visit_f64<E: de::Error>(self, share: f64) -> Result<LimitSize, E> {
@@ -113,14 +141,27 @@ impl<'de> Visitor<'de> for LimitSizeVisitor {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct FreeRoom {
-            less: Tokens,
+            #[serde(default)]
+            less: Option<Tokens>,
+            #[serde(default)]
+            reserve: Option<Tokens>,
             #[serde(default = "half")]
             least: Share,
             #[serde(default)]
             enough: Option<Tokens>,
         }
-        let FreeRoom { less, least, enough } = FreeRoom::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(LimitSize::Less { less, least, enough })
+        match FreeRoom::deserialize(MapAccessDeserializer::new(map))? {
+            FreeRoom { less: Some(less), reserve: None, least, enough } => {
+                Ok(LimitSize::Less { less, least, enough })
+            }
+            FreeRoom { less: None, reserve: Some(reserve), least, enough: None } => {
+                Ok(LimitSize::Reserve { reserve, least })
+            }
+            FreeRoom { less: None, reserve: None, .. } => Err(de::Error::missing_field("less")),
+            FreeRoom { .. } => Err(de::Error::custom(
+                "`reserve` stands with `least` alone: `less` is of a request, `reserve` of the window",
+            )),
+        }
     }
 }
 
@@ -132,7 +173,7 @@ mod tests {
     fn what_stays_free_leaves_no_less_than_its_share() {
         let check = |json: &str, ceiling: u64, expect: u64| {
             let level: LimitSize = serde_json::from_str(json).unwrap();
-            assert_eq!(level.of(Tokens(ceiling)), Tokens(expect), "{json} of {ceiling}");
+            assert_eq!(level.of(Tokens(ceiling), Tokens(100)), Tokens(expect), "{json} of {ceiling}");
             let written = serde_json::to_string(&level).unwrap();
             assert_eq!(serde_json::from_str::<LimitSize>(&written).unwrap(), level, "{written}");
         };
@@ -149,7 +190,19 @@ mod tests {
             check(enough, ceiling, expect);
         }
         check(r#"{"less": 18446744073709551615, "least": 1}"#, 1_000, 1_000);
-        for wrong in [r#"{"least": 0.5}"#, r#"{"less": 7, "least": 1.5}"#, r#"{"less": 7, "most": 1}"#, "2"] {
+        // Of the window, in which the answer has its place.
+        check(r#"{"reserve": 300}"#, 1_000, 800);
+        check(r#"{"reserve": 50}"#, 1_000, 1_000);
+        check(r#"{"reserve": 900}"#, 1_000, 500);
+        check(r#"{"reserve": 900, "least": 0.1}"#, 1_000, 200);
+        for wrong in [
+            r#"{"less": 7, "reserve": 7}"#,
+            r#"{"reserve": 7, "enough": 7}"#,
+            r#"{"least": 0.5}"#,
+            r#"{"less": 7, "least": 1.5}"#,
+            r#"{"less": 7, "most": 1}"#,
+            "2",
+        ] {
             assert!(serde_json::from_str::<LimitSize>(wrong).is_err(), "{wrong}");
         }
     }

@@ -22,8 +22,8 @@ use crate::{
     budget::Budget,
     context::Tier,
     pipeline::{Pipeline, Reducer},
-    profile::{ProviderRule, Share},
-    reducers::{self, AnyReducer, CutOutputs, cut_outputs::NEARLY_FULL},
+    profile::{DegradationSizes, ProviderRule, Share},
+    reducers::{self, AnyReducer, Blocks, CutOutputs, cut_outputs::NEARLY_FULL},
     summary::{
         SectionCaps,
         compaction::{CompactionSettings, SummaryLength, VerbatimTail},
@@ -234,27 +234,47 @@ impl Policy {
     pub fn budget(&self, base: Budget) -> Budget {
         let ceiling = base.ceiling();
         let limits = self.limits;
-        let level = |level: Option<LimitSize>| level.map(|level| level.of(ceiling));
-        let force = level(limits.force);
-        let own = level(limits.trigger);
-        let force = force.unwrap_or(base.force().max(own.unwrap_or_default()));
-        let trigger = own.unwrap_or(base.trigger()).min(force);
+        let level = |level: Option<LimitSize>| level.map(|level| level.within(&base));
+        let own = level(limits.trigger).or_else(|| self.block_trigger(ceiling));
+        let own_force = level(limits.force).unwrap_or(base.force().max(own.unwrap_or_default()));
+        let (mut trigger, mut force) = (own.unwrap_or(base.trigger()), own_force);
+        if let Some(degradation) = self.heeded_degradation(&base) {
+            trigger = trigger.min(degradation.onset);
+            force = force.min(degradation.most);
+        }
+        let trigger = trigger.min(force);
         let target = level(limits.target).unwrap_or(base.target());
         let target = if target < trigger { target } else { Share::percent(80).of(trigger) };
         let budget = base.with_thresholds(target, trigger, force);
+        let budget = if force < own_force { budget.with_first_force(own_force) } else { budget };
         self.caps.iter().fold(budget, |budget, (tier, share)| budget.with_cap(*tier, share.of(ceiling)))
     }
 
     /// The size over which it acts when the cache is cold, under a budget; `None` if the cache is none of its business.
     pub fn cold_level(&self, budget: &Budget) -> Option<Tokens> {
-        self.limits.cold.map(|level| level.of(budget.ceiling()))
+        let level = self.limits.cold?.within(budget);
+        // Work that begins at the trigger is only considered above this.
+        Some(self.heeded_degradation(budget).map_or(level, |_| level.min(budget.trigger())))
     }
 
     /// Lowest size to reduce to under a budget if `enough` would cost too much: the target, unless the target
     /// is `enough` itself.
     pub fn lowest_target(&self, budget: &Budget) -> Tokens {
-        let lean = self.limits.target.map(|level| level.without_enough().of(budget.ceiling()));
+        let lean = self.limits.target.map(|level| level.without_enough().within(budget));
         lean.unwrap_or(budget.target()).min(budget.target())
+    }
+
+    /// Sizes at which the model gets worse, if this policy heeds them.
+    fn heeded_degradation(&self, budget: &Budget) -> Option<DegradationSizes> {
+        budget.degradation().filter(|_| self.limits.heeds_degradation)
+    }
+
+    /// The size over which its blocks are made, where a request may hold so much; `None` if it has none.
+    fn block_trigger(&self, ceiling: Tokens) -> Option<Tokens> {
+        self.reduce.iter().find_map(|step| match &step.reducer {
+            AnyReducer::Blocks(Blocks(config)) => Some(config.trigger(ceiling)),
+            _ => None,
+        })
     }
 
     /// Sizes up to which the first request of a session is left as it came, under a budget. `None` where that depends on more
@@ -271,7 +291,7 @@ impl Policy {
             item = tokens.map_or(item, |limit| item.min(limit.over));
         }
         // A policy that minds the cache acts on content that was never answered only where it must.
-        let whole = if self.limits.cold.is_some() { budget.force() } else { budget.trigger() };
+        let whole = if self.limits.cold.is_some() { budget.first_force() } else { budget.trigger() };
         let has_share = |step: &PolicyStep| {
             matches!(&step.reducer, AnyReducer::CutOutputs(CutOutputs { share: Some(_), .. }))
         };

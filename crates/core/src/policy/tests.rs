@@ -45,7 +45,7 @@ fn each_acts_where_its_design_says() {
     epitome    target 104000, trigger 159000, force 174800, cold 104000
     retention  target 110400, trigger 165600, force 165600
     blocks     target 92000, trigger 156400, force 156400
-    lineage    target 110400, trigger 164000, force 164000
+    lineage    target 110400, trigger 180000, force 180000
     pivot      target 147200, trigger 184000, force 184000
     tiered     target 82800, trigger 101200, force 156400
     ");
@@ -67,7 +67,7 @@ fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     epitome    target 17000, trigger 20400, force 22800, cold 17000
     retention  target 14400, trigger 21600, force 21600
     blocks     target 12000, trigger 20400, force 20400
-    lineage    target 9600, trigger 12000, force 20400
+    lineage    target 14400, trigger 20000, force 20400
     pivot      target 19200, trigger 24000, force 24000
     tiered     target 10800, trigger 13200, force 20400
     ");
@@ -104,14 +104,14 @@ fn the_numbers_are_those_of_the_designs() {
     "#);
     insta::assert_snapshot!(steps("lineage"), @"Tokens(Tokens(30000)), Scaled { percent: 15, least: Tokens(1500), most: Tokens(6000) }, Message");
     insta::assert_snapshot!(steps("pivot"), @r#"
-    {"when":"every_call","reducer":"prune","spare_user_turns":2,"protect":40000,"at_least":20000,"protected_tools":["skill"]}
+    {"when":"every_call","reducer":"prune","spare_user_turns":2,"protect":40000,"more_than":20000,"protected_tools":["skill"]}
     Turns(1), Scaled { percent: 15, least: Tokens(1500), most: Tokens(6000) }, QuestionAndAnswer
     "#);
     insta::assert_snapshot!(steps("tiered"), @r#"
     {"when":"at_epoch","reducer":"cut_outputs","tokens":{"over":2000,"head":500,"tail":500},"lines":null,"spare_turns":1}
     {"when":"at_epoch","reducer":"refer_outputs","spare_turns":5}
     {"when":"at_epoch","reducer":"cut_outputs","tokens":{"over":500,"head":250,"tail":250},"lines":null,"spare_turns":1}
-    Turns(5), Fixed(Tokens(4000)), Message
+    Recent(RecentWindow { turns: 5, tokens: Tokens(8000), output: Tokens(500) }), Fixed(Tokens(4000)), Message
     "#);
     insta::assert_snapshot!(steps("epitome"), @r#"
     {"when":"on_arrival","reducer":"cut_outputs","tokens":{"over":20000,"head":8000,"tail":8000},"lines":null,"share":0.6,"spare_turns":0}
@@ -145,7 +145,7 @@ fn a_file_over_a_base_changes_what_it_says_and_nothing_else() {
 fn a_level_is_a_share_or_what_stays_free() {
     let check = |toml: &str, expect: u64| {
         let policy = Policy::read(&format!("base = \"lineage\"\nlimits = {{ trigger = {toml} }}")).unwrap();
-        assert_eq!(policy.limits.trigger.unwrap().of(Tokens(1_000)), Tokens(expect), "{toml}");
+        assert_eq!(policy.limits.trigger.unwrap().of(Tokens(1_000), Tokens(0)), Tokens(expect), "{toml}");
     };
     check("0.7", 700);
     check("1", 1_000);
@@ -182,7 +182,7 @@ fn a_bad_step_is_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(step("protect = 3"), @"line 3: a step needs its `reducer`: one of blocks, cut_outputs, drop_injected, drop_middle, drop_reasoning, drop_superseded_reads, evict_media, expire_tool_results, prune, refer_outputs, shorten_summaries, slide_dialogue, split_turn");
     insta::assert_snapshot!(step("when = \"every_call\"\nreducer = \"prunes\""), @"line 5: there is no reducer `prunes`; there are blocks, cut_outputs, drop_injected, drop_middle, drop_reasoning, drop_superseded_reads, evict_media, expire_tool_results, prune, refer_outputs, shorten_summaries, slide_dialogue, split_turn");
     insta::assert_snapshot!(step("reducer = 7"), @"line 4: `reducer` is a name in quotes, and not of type integer");
-    insta::assert_snapshot!(step("reducer = \"prune\"\n\nprotcet = 3"), @"line 6: reducer `prune`: unknown field `protcet`, expected one of `spare_user_turns`, `protect`, `at_least`, `protected_tools`");
+    insta::assert_snapshot!(step("reducer = \"prune\"\n\nprotcet = 3"), @"line 6: reducer `prune`: unknown field `protcet`, expected one of `spare_user_turns`, `protect`, `at_least`, `more_than`, `protected_tools`");
     insta::assert_snapshot!(step("reducer = \"prune\"\nspare_user_turns = 2\nprotect = -3"), @"line 6: reducer `prune`: `protect`: invalid value: integer `-3`, expected a whole number");
     insta::assert_snapshot!(step("reducer = \"blocks\"\ncompact_at_pct = 90"), @"line 5: reducer `blocks`: `compact_at_pct`: expected a number from 0 to 1, found 90");
     insta::assert_snapshot!(step("reducer = \"blocks\"\ncompaction_scope = \"all\""), @"line 5: reducer `blocks`: `compaction_scope`: unknown variant `all`, expected `fixed_count` or `token_budget`");
@@ -215,10 +215,10 @@ fn bad_limits_and_caps_are_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(limits("\ntrigger = 0.0"), @"line 4: `trigger` must be above 0");
     insta::assert_snapshot!(limits("cold = 0"), @"line 3: `cold` must be above 0");
     insta::assert_snapshot!(limits("trigger = 1.5"), @"line 3: expected a number from 0 to 1, found 1.5");
-    insta::assert_snapshot!(limits("trigger = 70"), @"line 3: invalid value: integer `70`, expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`");
-    insta::assert_snapshot!(limits("trigger = \"70 %\""), @r#"line 3: invalid type: string "70 %", expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`"#);
-    insta::assert_snapshot!(limits("trigger = { more = 3 }"), @"line 3: unknown field `more`, expected one of `less`, `least`, `enough`");
-    insta::assert_snapshot!(limits("triger = 0.7"), @"line 3: unknown field `triger`, expected one of `trigger`, `target`, `force`, `cold`");
+    insta::assert_snapshot!(limits("trigger = 70"), @"line 3: invalid value: integer `70`, expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }` of a request or `{ reserve = 20_000 }` of the window");
+    insta::assert_snapshot!(limits("trigger = \"70 %\""), @r#"line 3: invalid type: string "70 %", expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }` of a request or `{ reserve = 20_000 }` of the window"#);
+    insta::assert_snapshot!(limits("trigger = { more = 3 }"), @"line 3: unknown field `more`, expected one of `less`, `reserve`, `least`, `enough`");
+    insta::assert_snapshot!(limits("triger = 0.7"), @"line 3: unknown field `triger`, expected one of `trigger`, `target`, `force`, `cold`, `heeds_degradation`");
     let caps = |toml: &str| wrong(&format!("base = \"epitome\"\n[caps]\n{toml}"));
     insta::assert_snapshot!(caps("tools = 0.3"), @"line 3: unknown variant `tools`, expected one of `prefix`, `summaries`, `dialogue`, `reasoning`, `tool_results`, `media`");
     insta::assert_snapshot!(caps("media = 0.1\ntool_results = 1.3"), @"line 4: expected a number from 0 to 1, found 1.3");
@@ -230,7 +230,7 @@ fn bad_limits_and_caps_are_refused_with_the_line_of_the_field() {
 fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     let summary = |toml: &str| wrong(&format!("base = \"epitome\"\n[summary]\n{toml}"));
     insta::assert_snapshot!(summary("keep = { tokens = 9 }\nlenght = 3"), @"line 4: unknown field `lenght`, expected one of `keep`, `length`, `caps`, `shape`");
-    insta::assert_snapshot!(summary("keep = { loops = 3 }"), @"line 3: unknown variant `loops`, expected one of `turns`, `tokens`, `important`");
+    insta::assert_snapshot!(summary("keep = { loops = 3 }"), @"line 3: unknown variant `loops`, expected one of `turns`, `tokens`, `important`, `recent`");
     insta::assert_snapshot!(summary("keep = 3"), @"line 3: expected a name in quotes, or a table such as `{ tokens = 30_000 }`");
     insta::assert_snapshot!(summary("shape = \"song\""), @"line 3: unknown variant `song`, expected `message` or `question_and_answer`");
     insta::assert_snapshot!(summary("caps = { errors = 1, tests = 3 }"), @"line 3: unknown field `tests`, expected one of `session_intent`, `files_modified`, `files_read`, `commands`, `key_decisions`, `failed_approaches`, `errors`, `next_steps`, `trail`, `index`, `standing`");
@@ -273,4 +273,57 @@ fn a_first_request_that_outputs_would_be_cut_for_is_not_left_as_it_came() {
     let budget = Budget::new(Tokens(100_000)).with_thresholds(Tokens(50_000), Tokens(98_000), Tokens(99_000));
     let sizes = policy.untouched_sizes(&budget).expect("the default goes by sizes");
     assert!(sizes.whole <= Tokens(95_000), "{sizes:?}");
+}
+
+#[test]
+fn blocks_are_made_where_their_configuration_says() {
+    let check = |toml: &str, expect: u64| {
+        let text = format!("base = \"blocks\"\n[[reduce]]\nreducer = \"blocks\"\n{toml}");
+        let budget = Policy::read(&text).unwrap().budget(profile("window = 200_000"));
+        assert_eq!(budget.trigger(), Tokens(expect), "{toml}");
+        assert!(budget.target() < budget.trigger(), "{toml}");
+    };
+    check("", 156_400);
+    check("compact_at_pct = 0.90", 156_400);
+    check("compact_at_pct = 0.30", 46_000);
+    check("compact_budget_threshold_pct = 0.25", 119_600);
+    // A trigger that a file sets goes before.
+    let own = "base = \"blocks\"\nlimits = { trigger = 0.70 }";
+    assert_eq!(Policy::read(own).unwrap().budget(profile("window = 200_000")).trigger(), Tokens(128_800));
+    insta::assert_snapshot!(wrong("base = \"blocks\"\n[[reduce]]\nreducer = \"blocks\"\ncompact_at_pct = 0.05"), @"line 2: reducer `blocks`: `compact_at_pct` must be above `compact_budget_threshold_pct`, or it would compact before every call");
+}
+
+#[test]
+fn the_default_works_from_where_the_model_gets_worse_and_the_others_do_not() {
+    let degraded =
+        "\n[model.degradation]\nsource = \"x\"\nonset = [0.65, 0.75]\nrecommended_max = [0.60, 0.70]";
+    let budget = |name: &str, toml: &str| Policy::named(name).unwrap().budget(profile(toml));
+    for window in [200_000, 1_000_000] {
+        let toml = format!("window = {window}{degraded}");
+        let default = budget("epitome", &toml);
+        assert_eq!(
+            (default.trigger(), default.force()),
+            (Tokens(window / 100 * 65), Tokens(window / 100 * 70))
+        );
+        assert!(default.target() < default.trigger(), "{default:?}");
+        let cold = Policy::named("epitome").unwrap().cold_level(&default).unwrap();
+        assert!(cold <= default.trigger(), "above it the planner is asked: {cold}");
+        // A first request may be one question about a long text.
+        assert_eq!(default.first_force(), Share::percent(95).of(default.ceiling()));
+        for policy in Policy::builtin().iter().filter(|policy| policy.name != "epitome") {
+            let plain = budget(&policy.name, &format!("window = {window}"));
+            let known = budget(&policy.name, &toml);
+            assert_eq!((known.trigger(), known.force()), (plain.trigger(), plain.force()), "{}", policy.name);
+        }
+    }
+    // Where the money's sizes come first they hold.
+    let small = budget("epitome", &format!("window = 200_000\ninput_limit = 100_000{degraded}"));
+    let plain = budget("epitome", "window = 200_000\ninput_limit = 100_000");
+    assert_eq!((small.trigger(), small.force()), (plain.trigger(), plain.force()));
+    // An observation of another window counts as far as the model's own goes.
+    let longer = format!("window = 100_000{degraded}\nwindow = 200_000");
+    assert_eq!(
+        budget("epitome", &longer).trigger(),
+        budget("epitome", &format!("window = 100_000{degraded}")).trigger()
+    );
 }

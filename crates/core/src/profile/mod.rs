@@ -170,15 +170,39 @@ impl CompactionThresholds {
 pub struct ModelDegradation {
     /// Source of the observation.
     pub source: String,
-    /// The window the shares are of, which need not be the one the provider states today.
-    pub window: Tokens,
+    /// Window with which it was made, which need not be the one the provider states today. `None` for an observation
+    /// about a family: the shares are then of each model's own window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Tokens>,
     /// Range in which it begins: from, to.
     pub onset: [Share; 2],
     /// The most to fill: from, to.
     pub recommended_max: [Share; 2],
 }
 
+/// Sizes at which a model gets worse, in tokens by the provider's count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DegradationSizes {
+    /// From here on it may.
+    pub onset: Tokens,
+    /// The most to fill.
+    pub most: Tokens,
+}
+
 impl Profile {
+    /// Sizes at which it gets worse, if that was observed: the beginning of the onset's range, and the end of the range
+    /// that is recommended. Of a window that differs from the observed one the smaller counts.
+    pub fn degradation_sizes(&self) -> Option<DegradationSizes> {
+        let ModelDegradation { window, onset: [onset, _], recommended_max: [_, most], .. } =
+            self.degradation.as_ref()?;
+        let stated = match self.window {
+            ModelWindow::Of(stated) => Some(stated),
+            ModelWindow::Unknown | ModelWindow::Unlimited => None,
+        };
+        let of = stated.into_iter().chain(*window).min()?;
+        Some(DegradationSizes { onset: onset.of(of), most: most.of(of) })
+    }
+
     /// Counter for the content of requests to this model.
     pub fn meter(&self) -> Meter {
         Meter::new(self.tokenizer.counter(), self.overhead)
@@ -534,6 +558,7 @@ mod tests {
             let ModelDegradation { window, onset: [from, to], recommended_max: [low, high], .. } =
                 profile.degradation.as_ref().unwrap();
             let CompactionThresholds { trigger, target, force } = profile.thresholds;
+            let window = window.unwrap();
             format!(
                 "{model}: {window}, onset {from}-{to}, max {low}-{high}; trigger {trigger}, target {target}, force {force}"
             )

@@ -27,8 +27,9 @@ pub struct Prune {
     pub spare_user_turns: u64,
     /// Number of newest tokens of tool output before those turns that stay. By default 40 000.
     pub protect: Tokens,
-    /// Number of tokens that must be freed for it to act at all. By default 20 000.
-    pub at_least: Tokens,
+    /// It acts only if it frees more tokens than this. By default 20 000.
+    #[serde(alias = "at_least")]
+    pub more_than: Tokens,
     /// Tools whose results stay and do not count. By default `skill`: its results are instructions.
     pub protected_tools: BTreeSet<String>,
 }
@@ -38,7 +39,7 @@ impl Default for Prune {
         Self {
             spare_user_turns: 2,
             protect: Tokens(40_000),
-            at_least: Tokens(20_000),
+            more_than: Tokens(20_000),
             protected_tools: BTreeSet::from(["skill".to_owned()]),
         }
     }
@@ -86,7 +87,7 @@ impl Prune {
                 chosen.insert(index);
             }
         }
-        if freed < self.at_least { BTreeSet::new() } else { chosen }
+        if freed <= self.more_than { BTreeSet::new() } else { chosen }
     }
 
     /// Segments older than the spared user turns, newest first.
@@ -136,14 +137,14 @@ mod tests {
         // The last two user turns are left alone, and do not count.
         check(&prune, &[30_000, 40_000, 90_000, 90_000], &[0]);
         check(&prune, &[30_000, 40_001, 90_000, 90_000], &[0, 1]);
-        // Less than 20 000 is not worth it.
-        check(&prune, &[19_999, 40_000, 1, 1], &[]);
-        check(&prune, &[20_000, 40_000, 1, 1], &[0]);
+        // Up to 20 000 is not worth it.
+        check(&prune, &[20_000, 40_000, 1, 1], &[]);
+        check(&prune, &[20_001, 40_000, 1, 1], &[0]);
     }
 
     #[test]
     fn messages_in_a_row_are_one_user_turn() {
-        let prune = Prune { protect: Tokens(0), at_least: Tokens(1), ..Prune::default() };
+        let prune = Prune { protect: Tokens(0), more_than: Tokens(1), ..Prune::default() };
         let log = format!("{}user: One.\nassistant: Yes.\nuser: Two.\nuser: Two more.\n", turn(50));
         assert_eq!(reduced(&prune, 0, &log).changes().replaced, 1);
         let log = format!("{}user: Two.\nuser: Two more.\n", turn(50));
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_walk_ends_where_an_earlier_one_pruned() {
-        let all = Prune { protect: Tokens(0), at_least: Tokens(1), spare_user_turns: 1, ..Prune::default() };
+        let all = Prune { protect: Tokens(0), more_than: Tokens(1), spare_user_turns: 1, ..Prune::default() };
         let log =
             format!("{}{}assistant: Done.\nuser: Thanks.\n", turn(50).replace("bash", "skill"), turn(50));
         let pruned = reduced(&all, 0, &log);
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn without_any_user_turn_to_spare_nothing_is_pruned() {
         let log = "assistant:\n  call bash {}\n  -> 50 words of \"x\"\nassistant: Done.\n";
-        let prune = Prune { protect: Tokens(0), at_least: Tokens(1), ..Prune::default() };
+        let prune = Prune { protect: Tokens(0), more_than: Tokens(1), ..Prune::default() };
         assert_eq!(reduced(&prune, 0, log).changes().replaced, 0);
     }
 }

@@ -55,6 +55,57 @@ pub enum VerbatimTail {
     Tokens(Tokens),
     /// As many as fit, but beginning with a turn that matters: one with a message of the user, or with an error. What stands before the first such turn is left to the summary.
     Important(Tokens),
+    /// A window of recent turns beside the current one.
+    Recent(RecentWindow),
+}
+
+/// The recent turns that stay beside a summary, before the current turn. Their long outputs are cut when the summary takes
+/// effect, so that the window holds turns and not one output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecentWindow {
+    /// Most turns. By default 5.
+    pub turns: u64,
+    /// Most tokens, with long outputs cut. By default 8 000.
+    pub tokens: Tokens,
+    /// Most tokens of an output. By default 500.
+    pub output: Tokens,
+}
+
+impl Default for RecentWindow {
+    fn default() -> Self {
+        Self { turns: 5, tokens: Tokens(8_000), output: Tokens(500) }
+    }
+}
+
+/// Tokens of the line that stands between the head and the tail of a cut output, about.
+const CUT_LINE: Tokens = Tokens(40);
+
+impl RecentWindow {
+    /// Tokens of a segment once its long outputs are cut.
+    fn cost(&self, context: &Context, segment: &Segment) -> Tokens {
+        if segment.call().is_none() || context.is_pinned(segment) {
+            return segment.tokens();
+        }
+        let saved = |(_, tokens): (_, Tokens)| tokens.less(self.output + CUT_LINE);
+        segment.tokens().less(segment.parts_with_tokens().map(saved).sum())
+    }
+
+    /// The cut that keeps the current turn and as many before it as there is room for.
+    fn cut<'c>(&self, cuts: &'c [CutPoint], context: &Context) -> Option<&'c CutPoint> {
+        let current = cuts.last()?;
+        let recent = |cut: &CutPoint| {
+            let recent = context.segments()[context.prefix_len()..].iter().filter(|segment| {
+                !segment.is_before(cut.first_kept)
+                    && segment.is_before(current.first_kept)
+                    && !matches!(segment.body(), SegmentBody::Summary(_))
+            });
+            recent.map(|segment| self.cost(context, segment)).sum::<Tokens>()
+        };
+        let oldest =
+            cuts.len().saturating_sub(usize::try_from(self.turns).unwrap_or(usize::MAX).saturating_add(1));
+        cuts[oldest..].iter().find(|cut| cut.is_progress && recent(cut) <= self.tokens)
+    }
 }
 
 /// How long a summary may be.
@@ -84,7 +135,10 @@ impl CompactionSettings {
 
     /// How much is kept verbatim at most, where that is counted in tokens.
     pub fn room(&self) -> Tokens {
-        self.keep.tokens().unwrap_or_default()
+        match self.keep {
+            VerbatimTail::Recent(window) => window.tokens,
+            keep => keep.tokens().unwrap_or_default(),
+        }
     }
 }
 
@@ -98,7 +152,7 @@ impl VerbatimTail {
     /// How much it is at most, where that is counted in tokens.
     pub fn tokens(self) -> Option<Tokens> {
         match self {
-            Self::Turns(_) => None,
+            Self::Turns(_) | Self::Recent(_) => None,
             Self::Tokens(tokens) | Self::Important(tokens) => Some(tokens),
         }
     }
@@ -109,6 +163,7 @@ impl VerbatimTail {
             Self::Turns(_) => self,
             Self::Tokens(tokens) => Self::Tokens(tokens.min(room)),
             Self::Important(tokens) => Self::Important(tokens.min(room)),
+            Self::Recent(window) => Self::Recent(RecentWindow { tokens: window.tokens.min(room), ..window }),
         }
     }
 }
@@ -288,6 +343,7 @@ impl CompactionSettings {
                 let fitting = within_tokens(&cuts, tokens);
                 fitting.iter().find(|cut| matters.contains(&cut.turn)).or(fitting.first())
             }
+            VerbatimTail::Recent(window) => window.cut(&cuts, context),
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(CompactionError::NothingOld)?;

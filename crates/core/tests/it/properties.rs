@@ -172,7 +172,7 @@ fn eager() -> Vec<AnyReducer> {
         AnyReducer::EvictMedia(EvictMedia { keep_newest: 1 }),
         AnyReducer::DropReasoning(DropReasoning { scope: ReasoningScope::All }),
         AnyReducer::ReferOutputs(ReferOutputs { spare_turns: 0 }),
-        AnyReducer::Prune(Prune { protect: Tokens(5), at_least: Tokens(5), ..Prune::default() }),
+        AnyReducer::Prune(Prune { protect: Tokens(5), more_than: Tokens(5), ..Prune::default() }),
         AnyReducer::ExpireToolResults(ExpireToolResults {
             default: ResultRetention::Turns(0),
             ..ExpireToolResults::default()

@@ -30,7 +30,8 @@ pub(super) fn fits_unchanged(
 ) -> bool {
     let body = seen.body();
     // A request that must not pass unrecorded waits for the store.
-    let may_leave = composing.with_answers && !composing.recall && frame.is_even;
+    let adds_nothing = !composing.recall && composing.functions.hooks.reserve() == Tokens(0);
+    let may_leave = composing.with_answers && adds_nothing && frame.is_even;
     if !may_leave || body.len() < MIN_BODY_BYTES || is_to_be_marked(setup, body) {
         return false;
     }

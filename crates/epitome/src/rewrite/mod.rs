@@ -24,9 +24,11 @@ mod rewrite_record;
 mod thread_cache;
 mod unit_events;
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
-use epitome_core::{ThreadId, Tokens, event::CompactionTrigger, policy::Policy, profile::Profiles};
+use epitome_core::{
+    ThreadId, Tokens, event::CompactionTrigger, inject::Hooks, policy::Policy, profile::Profiles,
+};
 use tokio::sync::broadcast::Receiver;
 
 pub use self::{
@@ -47,7 +49,7 @@ pub(crate) use self::{
 use crate::{
     recorder::PendingRecord,
     session::{LifecycleEvent, WarmRequestMode, lifecycle::LifecycleListeners},
-    summarise::Summarize,
+    summarise::{Summarize, SummaryInstructions},
 };
 
 /// Settings for composing requests.
@@ -72,6 +74,24 @@ pub struct RewriteSettings {
     pub with_answers: bool,
     /// Source of lifecycle events about summaries.
     pub heard: LifecycleHub,
+    /// Functions of sessions beside making requests smaller.
+    pub functions: Arc<SessionFunctions>,
+}
+
+/// Functions of a gateway's sessions beside making requests smaller. By default there are none.
+#[derive(Debug, Default)]
+pub struct SessionFunctions {
+    /// Summariser for summaries that a user asks for; by default that of all others.
+    pub careful: Option<Arc<dyn Summarize>>,
+    /// Focus of every summary, and lines for a model that summarises.
+    pub instructions: SummaryInstructions,
+    /// Time without a request after which a model summarises, so that the summary is there when the cache has gone
+    /// cold.
+    pub idle: Option<Duration>,
+    /// Folder with the memory files: a folder in it for each session, named by its id.
+    pub memory: Option<PathBuf>,
+    /// Hooks that add content beside each message of the user.
+    pub hooks: Arc<Hooks>,
 }
 
 /// Lifecycle events about the summaries of all sessions.

@@ -157,7 +157,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let (session, thread) = (place.session, place.thread);
         let cached = match (&place.opens, self.recorder.threads.get(thread)) {
             (Some(_), _) => Arc::new(CachedThread::fresh(self.access(), (session, thread), setup)),
-            (None, Some(cached)) if cached.is_set_up(&setup) => cached,
+            (None, Some(cached)) if cached.is_set_up(&setup, self.composing) => cached,
             (None, _) => match CachedThread::open(self.access(), (session, thread), setup, None) {
                 Ok(cached) => Arc::new(cached),
                 Err(error) => return self.give_up(thread, error),
@@ -392,7 +392,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let place_of = (place.session, place.thread);
         let known = if place.opens.is_none() { self.recorder.threads.get(place.thread) } else { None };
         let mut ticket = self.recorder.write_at_place(&self.request, place)?;
-        let cached = match known.filter(|cached| cached.is_set_up(setup)) {
+        let cached = match known.filter(|cached| cached.is_set_up(setup, self.composing)) {
             Some(cached) => Ok(cached),
             None => CachedThread::open(self.access(), place_of, Arc::clone(setup), None).map(Arc::new),
         };

@@ -325,7 +325,9 @@ impl RewriteState {
         let through = self.units.through();
         let news: Vec<_> = line.events().rev().take_while(|event| event.id.seq > through).collect();
         for event in news.into_iter().rev() {
-            self.hidden += usize::from(history_rewrite::is_hidden(&event.event));
+            let is_ours = history_rewrite::is_hidden(&event.event) || history_rewrite::is_added(&event.event);
+            // Either makes another plan.
+            self.hidden += usize::from(is_ours);
             self.unsendable += usize::from(history_rewrite::is_unsendable(&event.event));
             self.units.push(event);
         }

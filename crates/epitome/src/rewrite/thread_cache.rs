@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -12,13 +15,14 @@ use epitome_core::{
     event::{Timestamp, Usage},
     policy::Policy,
     profile::{CacheRules, Profiles, TokenPrices},
+    summary::SummaryFocus,
 };
 use epitome_store::{Store, StoreError, records::ThreadOpening};
 use epitome_wire::Format;
 use tokio::runtime::Handle;
 
 use super::{
-    RewriteSettings, SessionSummariser,
+    RewriteSettings, SessionFunctions, SessionSummariser,
     client_cache::ClientPrefixes,
     fork_inheritance::ForkInheritance,
     relayed_threads::{RelayedThread, RelayedThreadCache},
@@ -28,12 +32,13 @@ use crate::{
     recorder::PendingRecord,
     session::{
         SessionError, WarmRequestMode,
-        background_compactor::{WorkOutcome, work_one, worker},
+        background_compactor::{WorkOutcome, blocking, work_one, worker},
         engine::{SessionClock, SessionEngine, SummariserConfig},
+        manual_compaction,
         pending_updates::AppendedEvents,
         setup::{RequestLimit, SessionSetup},
     },
-    summarise::{SummariserScope, Summarize, SummaryFuture, SummaryInstructions, SummaryRequest},
+    summarise::{SummariserScope, Summarize, SummaryFuture, SummaryRequest},
     thread_lru::ThreadLru,
 };
 
@@ -45,6 +50,9 @@ pub(crate) struct CachedThread {
     rewrite_state: Mutex<RewriteState>,
     /// Summariser with the newest request's model and key.
     newest: Option<Arc<ClientModelSummariser>>,
+    functions: Arc<SessionFunctions>,
+    /// True while a task waits for a pause.
+    watches_idle: Arc<AtomicBool>,
 }
 
 /// Means by which threads are opened for a request.
@@ -65,7 +73,28 @@ impl CachedThread {
         let (maker, newest) = access.maker(&setup);
         let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
         let engine = SessionEngine::fresh(store, place, Arc::clone(&setup), maker, heard, clock());
-        Self { engine: Arc::new(engine), setup, rewrite_state: Mutex::default(), newest }
+        Self::of(access, engine, setup, Mutex::default(), newest)
+    }
+
+    fn of(
+        access: ThreadAccess<'_>,
+        mut engine: SessionEngine,
+        setup: Arc<SessionSetup>,
+        rewrite_state: Mutex<RewriteState>,
+        newest: Option<Arc<ClientModelSummariser>>,
+    ) -> Self {
+        let functions = Arc::clone(&access.composing.functions);
+        engine.hooks = Arc::clone(&functions.hooks);
+        engine.focus = functions.instructions.focus.as_deref().and_then(SummaryFocus::new);
+        engine.memory = functions.memory.as_ref().map(|folder| folder.join(engine.session.to_string()));
+        Self {
+            engine: Arc::new(engine),
+            setup,
+            rewrite_state,
+            newest,
+            functions,
+            watches_idle: Arc::default(),
+        }
     }
 
     /// For an existing thread. One in which no call was made yet takes over the state of the thread it was forked from.
@@ -84,7 +113,7 @@ impl CachedThread {
             engine.inherit(inherited)?;
             rewrite_state.inherits(inherited);
         }
-        Ok(Self { engine: Arc::new(engine), setup, rewrite_state: Mutex::new(rewrite_state), newest })
+        Ok(Self::of(access, engine, setup, Mutex::new(rewrite_state), newest))
     }
 
     /// State of its requests. A panic while it was locked makes it invalid, so it is read again.
@@ -106,9 +135,9 @@ impl CachedThread {
         Ok(())
     }
 
-    /// Returns true if its calls are made with `setup`.
-    pub(super) fn is_set_up(&self, setup: &SessionSetup) -> bool {
-        self.setup.is_like(setup)
+    /// Returns true if its calls are made with `setup`, and its functions are those of `composing`.
+    pub(super) fn is_set_up(&self, setup: &SessionSetup, composing: &RewriteSettings) -> bool {
+        self.setup.is_like(setup) && Arc::ptr_eq(&self.functions, &composing.functions)
     }
 
     /// Sets the next request's own limit.
@@ -157,12 +186,41 @@ impl CachedThread {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        let engine = Arc::clone(&self.engine);
-        runtime.spawn(async move {
-            let worker = worker();
-            // Failures are reported to listeners, and retried with a later call.
-            while let Ok(WorkOutcome::One) = work_one(&engine, &worker).await {}
-        });
+        runtime.spawn(work_off(Arc::clone(&self.engine)));
+        if let Some(after) = self.functions.idle
+            && !self.watches_idle.swap(true, Ordering::AcqRel)
+        {
+            runtime.spawn(watch_idle(Arc::downgrade(&self.engine), Arc::clone(&self.watches_idle), after));
+        }
+    }
+}
+
+/// Works on the summaries that are due. Failures are reported to listeners, and retried with a later call.
+async fn work_off(engine: Arc<SessionEngine>) {
+    let worker = worker();
+    while let Ok(WorkOutcome::One) = work_one(&engine, &worker).await {}
+}
+
+/// Waits until a thread has had no call for some time, and then orders a summary, if there is enough to summarise.
+async fn watch_idle(engine: Weak<SessionEngine>, watches: Arc<AtomicBool>, after: Duration) {
+    let last_call = || Some(engine.upgrade()?.state().ok()?.last_call());
+    let mut before = last_call();
+    loop {
+        tokio::time::sleep(after).await;
+        let now = last_call();
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    // A call from here on is watched anew.
+    watches.store(false, Ordering::Release);
+    let Some(engine) = engine.upgrade() else { return };
+    let asked = Arc::clone(&engine);
+    match blocking(move || manual_compaction::order_if_idle(&asked, after)).await {
+        Ok(true) => work_off(engine).await,
+        Ok(false) => {}
+        Err(error) => tracing::warn!(target: "epitome::compaction", %error, "an idle session"),
     }
 }
 
@@ -265,14 +323,16 @@ impl ThreadCache {
     ) -> Arc<SessionSetup> {
         let key = (format, model.to_owned());
         // A policy may be changed under its name while the gateway runs: its content counts, not its name.
-        let is_asked = |(policy, _, _): &CachedSetup| *policy == composing.policy;
+        let reserve = composing.functions.hooks.reserve();
+        let is_asked =
+            |(policy, setup, _): &CachedSetup| *policy == composing.policy && setup.reserve == reserve;
         if let Some(known) = self.setups().get(&key)
             && let Some((_, setup, made)) = known.iter().find(|one| is_asked(one))
             && made.elapsed() < SETUP_LIFETIME
         {
             return Arc::clone(setup);
         }
-        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
+        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, reserve);
         let setup = Arc::new(setup.with_recorded_counts(store));
         let mut setups = self.setups();
         if setups.len() >= MODELS {
@@ -312,11 +372,11 @@ impl ThreadAccess<'_> {
         };
         let maker = SummariserConfig {
             summariser: Arc::clone(&newest) as Arc<dyn Summarize>,
-            careful: None,
+            careful: self.composing.functions.careful.clone(),
             prices,
             terms,
             warm: summariser.warm,
-            instructions: SummaryInstructions::default(),
+            instructions: self.composing.functions.instructions.clone(),
         };
         (Some(maker), Some(newest))
     }
@@ -441,6 +501,7 @@ mod tests {
             recall: false,
             with_answers: true,
             heard: LifecycleHub::default(),
+            functions: Arc::default(),
         };
         let asked = Arc::new(Asked::default());
         let recorder = recorder(&composing, &asked);

@@ -541,7 +541,7 @@ fn event_at(store: &dyn Store, thread: ThreadId, seq: Seq) -> Result<Option<Logg
 }
 
 /// Runs blocking work on a thread of its own, so that other tasks do not wait for the disk.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SessionError> + Send + 'static,
 ) -> Result<T, SessionError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| SessionError::Interrupted)?

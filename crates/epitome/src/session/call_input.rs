@@ -77,7 +77,10 @@ pub(super) fn is_reproducible(commit: &ThreadCommit) -> bool {
     // its first request is the same whenever it is made. A summary by a model would be adopted, which is a record.
     let begins =
         commit.opens.as_ref().is_some_and(|opens| !matches!(opens.thread.start, ThreadStart::Fork { .. }));
-    let said = begins || commit.events.iter().all(|event| !matches!(event.fact, Fact::Compacted(_)));
+    let has = |is: fn(&Fact) -> bool| commit.events.iter().any(|event| is(&event.fact));
+    // A hook may add something else when it is asked again.
+    let said = !has(|fact| matches!(fact, Fact::Injected { .. }))
+        && (begins || !has(|fact| matches!(fact, Fact::Compacted(_))));
     let noted = commit.records.iter().all(|record| match record {
         CommitRecord::Content(_)
         | CommitRecord::Piece(_)

@@ -5,6 +5,7 @@
 //! it.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,6 +18,7 @@ use epitome_core::{
     inject::Hooks,
     model_view::EpochCause,
     profile::TokenPrices,
+    summary::SummaryFocus,
 };
 use epitome_store::{
     Store, StoreError, ThreadHead,
@@ -53,6 +55,10 @@ pub(crate) struct SessionEngine {
     pub(crate) maker: Option<SummariserConfig>,
     pub(crate) listeners: LifecycleListeners,
     pub(crate) clock: SessionClock,
+    /// Focus of every summary.
+    pub(crate) focus: Option<SummaryFocus>,
+    /// Folder for the memory files of a client's session. A session of the library has its own setting.
+    pub(crate) memory: Option<PathBuf>,
     /// Updates that arrive while it may be busy.
     pub(crate) inbox: PendingUpdates,
     state: Mutex<SessionState>,
@@ -154,7 +160,8 @@ impl SessionEngine {
     ) -> Result<Self, SessionError> {
         let state = SessionState::restore(&*store, thread, setup)?;
         let (inbox, state) = (PendingUpdates::default(), Mutex::new(state));
-        Ok(Self { store, session, thread, hooks, maker, listeners, clock, inbox, state })
+        let (focus, memory) = (maker.as_ref().and_then(SummariserConfig::focus), None);
+        Ok(Self { store, session, thread, hooks, maker, listeners, clock, focus, memory, inbox, state })
     }
 
     /// For a thread that is made with its first call.
@@ -168,7 +175,8 @@ impl SessionEngine {
     ) -> Self {
         let state = Mutex::new(SessionState::fresh(thread, setup));
         let inbox = PendingUpdates::default();
-        Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, inbox, state }
+        let (hooks, focus, memory) = (Arc::default(), maker.as_ref().and_then(SummariserConfig::focus), None);
+        Self { store, session, thread, hooks, maker, listeners, clock, focus, memory, inbox, state }
     }
 
     /// Takes over the state of the parent in a fork that has made no call yet.
@@ -429,6 +437,11 @@ impl SessionEngine {
 pub const BUILT_IN_NAME: &str = "built-in";
 
 impl SummariserConfig {
+    /// Focus of every summary, if one is set.
+    fn focus(&self) -> Option<SummaryFocus> {
+        self.instructions.focus.as_deref().and_then(SummaryFocus::new)
+    }
+
     /// Summariser for a trigger.
     pub(crate) fn summariser_for(&self, trigger: CompactionTrigger) -> &Arc<dyn Summarize> {
         match trigger {

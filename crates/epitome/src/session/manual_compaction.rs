@@ -84,7 +84,7 @@ pub(crate) fn order(
 }
 
 /// Orders a summary if no event has arrived since, and there is enough to summarise.
-pub(super) fn order_if_idle(engine: &Arc<SessionEngine>, after: Duration) -> Result<bool, SessionError> {
+pub(crate) fn order_if_idle(engine: &Arc<SessionEngine>, after: Duration) -> Result<bool, SessionError> {
     let is_due = {
         let state = engine.state()?;
         let last = state.view().last().and_then(|last| last.at);

@@ -118,13 +118,14 @@ impl CallDraft {
         Ok(Self { setup, whole, prepared, number, budget, writes, summary })
     }
 
-    /// The same for a call of a client, which adds nothing of its own.
+    /// The same for a call of a client, which goes on by itself and compacts by other means.
     pub(crate) fn for_client(
         engine: &SessionEngine,
         state: &mut SessionState,
         input: CallInput,
     ) -> Result<Self, SessionError> {
-        Self::decide(engine, state, &SessionExtras::none(), input)
+        let extras = SessionExtras { memory: engine.memory.clone(), ..SessionExtras::none() };
+        Self::decide(engine, state, &extras, input)
     }
 
     /// Records the call with its written request, in one commit. A call that only grows may be left to its caller to write.
@@ -318,8 +319,7 @@ fn next_call<'m>(
         standby: summary.progress.status(engine.maker.as_ref(), ready),
         cache: state.cache,
         unanswered: state.unanswered,
-        // A client that knows a focus requests a compaction of its own.
-        focus: None,
+        focus: engine.focus.as_ref(),
     }
 }
 

@@ -9,7 +9,7 @@ use epitome_core::{
     id::ModelName,
     meter::Meter,
     policy::Policy,
-    profile::{Profile, Profiles, Share},
+    profile::{DegradationSizes, Profile, Profiles, Share},
 };
 use epitome_store::{
     Store,
@@ -112,7 +112,9 @@ impl SessionSetup {
     /// The most that a request may hold if its sender gives the size of the window or the length of the answer:
     /// exactly that much is left for the answer.
     pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> RequestLimit {
-        RequestLimit { most: self.target().input_limit(window, answer), window }
+        let target = self.target();
+        let most = target.input_limit(window, answer);
+        RequestLimit { most, window, answer: target.answer_room(window, answer) }
     }
 
     /// Returns true if requests are made with equal settings.
@@ -130,26 +132,33 @@ impl SessionSetup {
 
     /// Room of the next request, given the limits that calls have shown.
     pub(crate) fn budget(&self, learned: ObservedLimits) -> Budget {
-        self.budget_within(RequestLimit { most: self.limit, window: self.window }, learned)
+        let answer = self.target().answer_room(self.window, None);
+        self.budget_within(RequestLimit { most: self.limit, window: self.window, answer }, learned)
     }
 
     /// The same for a request with a limit of its own.
     pub(crate) fn budget_within(
         &self,
-        RequestLimit { most, .. }: RequestLimit,
+        RequestLimit { most, answer, .. }: RequestLimit,
         learned: ObservedLimits,
     ) -> Budget {
-        let known = most.map(|most| self.within(most, learned));
-        let limit = match (known, learned.limit) {
-            (Some(known), Some(learned)) => known.min(learned),
-            (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
+        let estimated = |known: Option<Tokens>| {
+            let limit = match (known, learned.limit) {
+                (Some(known), Some(learned)) => known.min(learned),
+                (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
+            };
+            learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX))
         };
-        let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
-        // A limit that a refusal showed is a smaller window, and no room for something else.
-        let shown = learned.limit.unwrap_or(Tokens::MAX).min(learned.bound.unwrap_or(Tokens::MAX));
-        let whole = most.unwrap_or(ceiling).min(shown).max(ceiling);
-        let base = Budget::new(whole).with_reserve(whole.less(ceiling)).with_reserve(self.reserve);
-        self.calls.policy.budget(self.target().with_thresholds(base))
+        let ceiling = estimated(most.map(|most| self.within(most, learned)));
+        let open = Budget::new(estimated(most));
+        let margin = open.ceiling().less(ceiling);
+        let base = open.with_answer(answer).with_reserve(margin).with_reserve(self.reserve);
+        let degradation = self.profile.as_ref().and_then(Profile::degradation_sizes);
+        let degradation = degradation.map(|sizes| DegradationSizes {
+            onset: learned.estimated(sizes.onset),
+            most: learned.estimated(sizes.most),
+        });
+        self.calls.policy.budget(self.target().with_thresholds(base).with_degradation(degradation))
     }
 
     /// The largest count of ours for which the provider counts no more than this.
@@ -183,6 +192,8 @@ pub(crate) struct RequestLimit {
     most: Option<Tokens>,
     /// The configured window, in place of the profile's.
     pub(crate) window: Option<Tokens>,
+    /// Room that stays free for the answer.
+    answer: Tokens,
 }
 
 /// Limits that the calls of a session have shown.
@@ -303,6 +314,21 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_of_a_model_are_of_its_window_whatever_is_kept_free() {
+        let policy = Policy::named("tiered").unwrap();
+        let profiles = Profiles::builtin();
+        let setup =
+            SessionSetup::new(Format::Anthropic, "claude-sonnet-4-5", None, policy, &profiles, Tokens(0));
+        let mut learned = ObservedLimits::default();
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(138_000));
+        assert_eq!(setup.budget(learned).trigger(), Tokens(101_200));
+        assert_eq!(setup.budget(learned).target(), Tokens(82_800));
+        // A count that is short is short of a threshold too.
+        learned.counted(Tokens(10_000), Tokens(11_000));
+        assert_eq!(setup.budget(learned).trigger(), Tokens(91_999));
+    }
+
+    #[test]
     fn what_is_kept_free_is_the_profiles_until_calls_have_told() {
         let setup = setup("claude-sonnet-4-5", Some(40_000));
         let mut learned = ObservedLimits::default();
@@ -320,13 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_requests_hold_beside_the_context_is_reserved() {
+    fn only_what_requests_hold_beside_the_context_is_left_out_of_it() {
         let setup = setup("claude-sonnet-4-5", Some(200_000));
         let mut learned = ObservedLimits::default();
-        assert_eq!(setup.budget(learned).reserved(), Tokens(36_800));
+        assert_eq!(setup.budget(learned).beside(), Tokens(36_800));
         learned.refused(Tokens(50_000), ContextOverflow { limit: Some(Tokens(16_000)), asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(16_000));
-        assert_eq!(setup.budget(learned).reserved(), Tokens(0));
+        assert_eq!(setup.budget(learned).beside(), Tokens(0));
     }
 
     #[test]

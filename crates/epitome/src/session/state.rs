@@ -500,6 +500,11 @@ impl SessionState {
         Some(self.cache.lifetime(usual))
     }
 
+    /// Number of the last call.
+    pub(crate) fn last_call(&self) -> Option<u64> {
+        self.last.map(|(call, _)| call)
+    }
+
     /// The view of the thread.
     pub(crate) fn view(&self) -> &ModelView {
         self.calls.view()

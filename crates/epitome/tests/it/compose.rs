@@ -49,6 +49,7 @@ impl Gateway {
             recall: false,
             with_answers: true,
             heard: LifecycleHub::default(),
+            functions: Arc::default(),
         };
         Self { recorder: TrafficRecorder::new(store), composing, clock: 1_000 }
     }

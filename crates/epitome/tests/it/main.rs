@@ -16,6 +16,7 @@ mod composing_at_random;
 mod composing_rewritten;
 mod composing_with_answers;
 mod count_accuracy;
+mod design_numbers;
 mod examples;
 mod few_shot;
 mod handles;

@@ -119,8 +119,12 @@ fn baseline(
     summary: Option<SummaryRules>,
 ) -> Policy {
     let level = |percent| Some(LimitSize::Share(Share::percent(percent)));
-    let limits =
-        PolicyLimits { trigger: level(trigger), target: level(target), force: level(trigger), cold: None };
+    let limits = PolicyLimits {
+        trigger: level(trigger),
+        target: level(target),
+        force: level(trigger),
+        ..PolicyLimits::default()
+    };
     Policy { name: name.into(), about: about.into(), limits, caps: BTreeMap::new(), reduce, summary }
 }
 

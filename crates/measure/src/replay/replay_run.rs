@@ -165,7 +165,8 @@ impl ReplayConditions<'_> {
     fn rehearsal(&self, unseen: &HiddenOverhead, contender: &ReplayCandidate) -> SimulationSettings {
         let budget = match contender.reach {
             CandidateLimit::Window => {
-                Budget::new(self.window).with_reserve(self.window.less(unseen.room(self.window)))
+                let room = unseen.room(self.window);
+                Budget::new(room).with_hidden(self.window.less(room))
             }
             CandidateLimit::Everything => Budget::new(Tokens::MAX),
         };

@@ -1,8 +1,11 @@
 //! Settings of mode `compact`, from a table of the file and from flags, which take precedence.
 
-use std::fmt;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
-use epitome::wire::Format;
+use epitome::{core::Tokens, summarise::SummaryInstructions, wire::Format};
 use serde::{
     Deserialize, Deserializer,
     de::{self, Visitor},
@@ -11,7 +14,8 @@ use toml::Spanned;
 
 use super::{
     CompactModeConfig, ConfiguredSummariser, address,
-    file::{ConfigText, EnvironmentLookup, secret},
+    file::{ConfigText, EnvironmentLookup, secret, word},
+    hooks::{ConfiguredHook, HookContent},
 };
 use crate::units;
 
@@ -33,8 +37,26 @@ pub(super) struct RawCompact {
     command: Option<Spanned<String>>,
     #[serde(default)]
     recall: bool,
+    focus: Option<Spanned<String>>,
+    #[serde(default)]
+    notes: Vec<Spanned<String>>,
+    idle: Option<Spanned<String>>,
+    memory_files: Option<Spanned<PathBuf>>,
     #[serde(default)]
     summariser: RawSummariser,
+    careful_summariser: Option<Spanned<RawSummariser>>,
+    #[serde(default)]
+    hook: Vec<RawHook>,
+}
+
+/// A table `[[compact.hook]]` of the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHook {
+    name: Spanned<String>,
+    reserve: Spanned<u64>,
+    text: Option<Spanned<String>>,
+    file: Option<Spanned<PathBuf>>,
 }
 
 /// The table `[compact.summariser]` of the file.
@@ -62,6 +84,17 @@ impl RawCompact {
             holdout: self.holdout.map_or(Ok(0), |said| page.read(&said, |share| holdout(*share)))?,
             command: self.command.map(|said| page.read(&said, |word| command(word))).transpose()?,
             recall: self.recall,
+            instructions: SummaryInstructions {
+                focus: self.focus.map(|said| page.read(&said, |text| words("focus", text))).transpose()?,
+                extra: notes(page, &self.notes)?,
+            },
+            idle: self.idle.map(|said| page.read(&said, |text| units::time(text))).transpose()?,
+            memory_files: self.memory_files.map(|said| page.read(&said, |path| folder(path))).transpose()?,
+            careful: self
+                .careful_summariser
+                .map(|said| careful(page, said, &self.summariser, environment))
+                .transpose()?,
+            hooks: hooks(page, self.hook)?,
             summary_time: self
                 .summariser
                 .timeout
@@ -109,6 +142,89 @@ impl RawSummariser {
             },
         }
     }
+}
+
+/// Most letters of a focus and of a note.
+const MAX_WORDS_LETTERS: usize = 2_000;
+
+/// Most notes: no more are told to a summariser.
+const MAX_NOTES: usize = 32;
+
+/// Checks a text for summarisers.
+fn words(key: &str, text: &str) -> Result<String, String> {
+    let text = text.trim();
+    match text.chars().count() {
+        0 => Err(format!("`{key}` is empty: say what summaries should attend to, or leave it out")),
+        letters if letters > MAX_WORDS_LETTERS => {
+            Err(format!("`{key}` has {letters} letters: {MAX_WORDS_LETTERS} is the most"))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn notes(page: &ConfigText<'_>, said: &[Spanned<String>]) -> anyhow::Result<Vec<String>> {
+    if let Some(more) = said.get(MAX_NOTES) {
+        return Err(page.value(more, format_args!("there are more than {MAX_NOTES} notes")));
+    }
+    said.iter().map(|note| page.read(note, |text| words("notes", text))).collect()
+}
+
+fn folder(path: &Path) -> Result<PathBuf, String> {
+    if path.as_os_str().is_empty() {
+        return Err("`memory_files` is empty: name a folder, or leave it out".to_owned());
+    }
+    Ok(path.to_owned())
+}
+
+/// Reads the summariser of what users ask for. It is asked beside another, and needs an address of its own.
+fn careful(
+    page: &ConfigText<'_>,
+    said: Spanned<RawSummariser>,
+    usual: &RawSummariser,
+    environment: EnvironmentLookup<'_>,
+) -> anyhow::Result<ConfiguredSummariser> {
+    let at = said.span().start;
+    let is_built_in =
+        usual.model.is_none() && usual.known.as_ref().is_none_or(|known| known.get_ref() != "session");
+    let why = "a careful summariser writes what users ask for, beside one that works in the background: give \
+               [compact.summariser] a model too, or use = \"session\"";
+    if is_built_in {
+        return Err(page.wrong(at, why));
+    }
+    match said.into_inner().read(page, environment)? {
+        model @ ConfiguredSummariser::Model { .. } => Ok(model),
+        ConfiguredSummariser::BuiltIn | ConfiguredSummariser::Session => {
+            Err(page.wrong(at, "a careful summariser has a `model` and a `url`"))
+        }
+    }
+}
+
+fn hooks(page: &ConfigText<'_>, said: Vec<RawHook>) -> anyhow::Result<Vec<ConfiguredHook>> {
+    let mut hooks: Vec<ConfiguredHook> = Vec::new();
+    for RawHook { name, reserve, text, file } in said {
+        let named = page.read(&name, |name| word(name))?;
+        if hooks.iter().any(|hook| hook.name == named) {
+            return Err(page.value(&name, format_args!("there is another hook `{named}` above")));
+        }
+        let reserve = page.read(&reserve, |tokens| match tokens {
+            0 => Err("`reserve` is 0, so that the hook could add nothing".to_owned()),
+            tokens => Ok(Tokens(*tokens)),
+        })?;
+        let content = match (text, file) {
+            (Some(text), None) => HookContent::Text(page.read(&text, |text| match text.trim() {
+                "" => Err("`text` is empty: say what the hook adds".to_owned()),
+                text => Ok(text.to_owned()),
+            })?),
+            (None, Some(file)) => HookContent::File(page.read(&file, |path| folder(path))?),
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(
+                    page.value(&name, "a hook has either `text`, or `file`, which is read anew each time")
+                );
+            }
+        };
+        hooks.push(ConfiguredHook { name: named, reserve, content });
+    }
+    Ok(hooks)
 }
 
 /// Summarisers that need no address.

@@ -2,7 +2,13 @@
 //!
 //! Errors name the line but never quote its content: people put keys in the wrong places.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, anyhow};
 use epitome::{core::policy::Policy, wire::Format};
@@ -34,6 +40,10 @@ pub(super) struct ConfigFile {
     pub(super) mode: Option<GatewayMode>,
     /// Name or file of the policy.
     pub(super) policy: Option<String>,
+    /// File of the database.
+    pub(super) database: Option<PathBuf>,
+    /// File of profiles.
+    pub(super) profiles: Option<PathBuf>,
     pub(super) unrecorded: Option<StoreFailureAction>,
     pub(super) log: Option<LogFormat>,
     pub(super) upstreams: Vec<UpstreamConfig>,
@@ -67,6 +77,11 @@ impl ConfigFile {
         let find = |policy: &str| policies(&beside(policy));
         let mut file = Self::parse(&path.display().to_string(), &text, environment, &find)?;
         file.policy = file.policy.map(|policy| beside(&policy));
+        if let Some(folder) = path.parent() {
+            file.compact.set_folder(folder);
+            file.database = file.database.map(|database| folder.join(database));
+            file.profiles = file.profiles.map(|profiles| folder.join(profiles));
+        }
         Ok(file)
     }
 
@@ -83,6 +98,11 @@ impl ConfigFile {
             listen: raw.listen.map(|listen| page.read(&listen, |text| address::listen(text))).transpose()?,
             mode: raw.mode,
             policy: raw.policy,
+            database: raw.db.map(|said| page.read(&said, |path| is_path("db", path))).transpose()?,
+            profiles: raw
+                .profiles
+                .map(|said| page.read(&said, |path| is_path("profiles", path)))
+                .transpose()?,
             unrecorded: raw.on_store_failure,
             log: raw.log,
             upstreams: upstreams(&page, raw.upstream, environment)?,
@@ -101,6 +121,8 @@ struct RawConfig {
     listen: Option<Spanned<String>>,
     mode: Option<GatewayMode>,
     policy: Option<String>,
+    db: Option<Spanned<PathBuf>>,
+    profiles: Option<Spanned<PathBuf>>,
     on_store_failure: Option<StoreFailureAction>,
     log: Option<LogFormat>,
     allow: Option<Vec<Spanned<String>>>,
@@ -212,7 +234,7 @@ pub(super) struct ConfigText<'a> {
 
 impl ConfigText<'_> {
     /// Makes an error about a position in the file.
-    fn wrong(&self, at: usize, why: impl fmt::Display) -> anyhow::Error {
+    pub(super) fn wrong(&self, at: usize, why: impl fmt::Display) -> anyhow::Error {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         anyhow!("{}, line {line}: {why}", self.name)
     }
@@ -391,8 +413,15 @@ fn limits(page: &ConfigText<'_>, raw: &RawLimits) -> anyhow::Result<GatewayLimit
     })
 }
 
+fn is_path(key: &str, path: &Path) -> Result<PathBuf, String> {
+    if path.as_os_str().is_empty() {
+        return Err(format!("`{key}` is empty: name a file, or leave it out"));
+    }
+    Ok(path.to_owned())
+}
+
 /// Checks a name that appears in logs and metrics.
-fn word(name: &str) -> Result<String, String> {
+pub(super) fn word(name: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
         Ok(name.to_owned())
@@ -461,6 +490,8 @@ mod tests {
             listen = "0.0.0.0:9000"
             mode = "observe"
             policy = "tiered"
+            db = "sessions.db"
+            profiles = "models.toml"
             on_store_failure = "fail_closed"
             log = "json"
             allow = ["inference"]
@@ -499,6 +530,24 @@ mod tests {
             holdout = 0.1
             command = "/compact"
             recall = true
+            focus = "the parser"
+            notes = ["The branch is main."]
+            idle = "4m"
+            memory_files = "notes"
+
+            [compact.careful_summariser]
+            model = "large"
+            url = "http://127.0.0.1:8080/v1"
+
+            [[compact.hook]]
+            name = "manners"
+            reserve = 100
+            text = "Be kind."
+
+            [[compact.hook]]
+            name = "state"
+            reserve = 2_000
+            file = "state.md"
 
             [compact.summariser]
             model = "small"
@@ -544,7 +593,26 @@ mod tests {
         assert_eq!((responses.mode, responses.window), (Some(GatewayMode::Compact), Some(32_000)));
         assert_eq!(named(responses).as_deref(), Some("tiered"));
         assert_eq!(file.routes["/v1/chat/completions"].window, Some(16_000));
-        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time } = &file.compact;
+        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time, .. } =
+            &file.compact;
+        let CompactModeConfig { careful, instructions, idle, memory_files, hooks, .. } = &file.compact;
+        assert_eq!(instructions.focus.as_deref(), Some("the parser"));
+        assert_eq!(instructions.extra, ["The branch is main."]);
+        assert_eq!(
+            (*idle, memory_files.as_deref()),
+            (Some(Duration::from_mins(4)), Some(Path::new("notes")))
+        );
+        assert!(
+            matches!(careful, Some(ConfiguredSummariser::Model { model, .. }) if model == "large"),
+            "{careful:?}"
+        );
+        let hooks: Vec<String> = hooks.iter().map(|hook| format!("{hook:?}")).collect();
+        assert!(
+            hooks[0].contains("Text(\"Be kind.\")") && hooks[1].contains("File(\"state.md\")"),
+            "{hooks:?}"
+        );
+        assert_eq!(file.database.as_deref(), Some(Path::new("sessions.db")));
+        assert_eq!(file.profiles.as_deref(), Some(Path::new("models.toml")));
         assert_eq!(*summary_time, Some(Duration::from_secs(90)));
         assert_eq!((*window, *holdout, *recall), (Some(128_000), 100_000, true));
         assert_eq!(command.as_deref(), Some("/compact"));
@@ -615,6 +683,28 @@ mod tests {
         refused("[compact]\ncommand = 'compact this'", "line 2: `compact this` is no command");
         refused("[compact]\nrecal = true", "line 2: unknown field `recal`");
         let summariser = |text: &str, expect: &str| refused(&format!("[compact.summariser]\n{text}"), expect);
+        refused("[compact]\nfocus = ' '", "line 2: `focus` is empty");
+        refused("[compact]\nidle = 'soon'", "line 2: `soon` is no time");
+        refused("[compact]\nmemory_files = ''", "line 2: `memory_files` is empty");
+        refused(
+            "[compact.careful_summariser]\nmodel = 'a'\nurl = 'http://x'",
+            "a careful summariser writes what",
+        );
+        let session = "[compact.summariser]\nuse = 'session'\n";
+        refused(
+            &format!("{session}[compact.careful_summariser]\nuse = 'session'"),
+            "has a `model` and a `url`",
+        );
+        let hook =
+            |text: &str, expect: &str| refused(&format!("[[compact.hook]]\nname = 'a'\n{text}"), expect);
+        hook("reserve = 0\ntext = 'x'", "line 3: `reserve` is 0");
+        hook("reserve = 9", "line 2: a hook has either `text`");
+        hook("reserve = 9\ntext = 'x'\nfile = 'x'", "line 2: a hook has either `text`");
+        hook("reserve = 9\ntext = ' '", "line 4: `text` is empty");
+        hook(
+            "reserve = 9\ntext = 'x'\n[[compact.hook]]\nname = 'a'\nreserve = 9\ntext = 'y'",
+            "line 6: there is another hook",
+        );
         summariser("use = 'nobody'", "line 2: `nobody` is no summariser: write built-in or session");
         summariser("use = 'session'\nmodel = 'small'", "line 2: `use` needs nothing beside it");
         summariser("model = 'small'", "line 2: a summariser of your own has a `model` and a `url`");

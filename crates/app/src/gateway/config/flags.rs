@@ -127,6 +127,11 @@ impl GatewayCompactArgs {
             recall: self.recall || file.recall,
             summariser,
             summary_time: self.summariser_timeout.or(file.summary_time),
+            careful: file.careful,
+            instructions: file.instructions,
+            idle: file.idle,
+            memory_files: file.memory_files,
+            hooks: file.hooks,
         })
     }
 }
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn mode_compact_leaves_nothing_out_unless_it_is_told_to() {
         let (config, _) = resolve("--mode compact", "").expect("the default");
-        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time } =
+        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time, .. } =
             &config.compact;
         assert_eq!((*window, *holdout, command, *recall), (None, 0, &None, false));
         assert_eq!(*summary_time, None);
@@ -302,7 +307,8 @@ mod tests {
         let file = "[compact]\nwindow = 1000\nholdout = 0.1\ncommand = '/file'\nrecall = true\n\
                     [compact.summariser]\nuse = 'session'\ntimeout = '90s'";
         let (config, _) = resolve("--window 64k", file).expect("one flag");
-        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time } = config.compact;
+        let CompactModeConfig { window, holdout, command, recall, summariser, summary_time, .. } =
+            config.compact;
         assert_eq!(
             (window, holdout, command.as_deref(), recall),
             (Some(64_000), 100_000, Some("/file"), true)

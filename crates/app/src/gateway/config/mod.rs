@@ -8,16 +8,28 @@ pub(crate) mod allowed_routes;
 mod compact;
 mod file;
 pub(crate) mod flags;
+pub(crate) mod hooks;
 pub(crate) mod pattern;
 pub(crate) mod shown_config;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use epitome::{core::policy::Policy, summarise::ServerTimeouts, wire::Format};
+use epitome::{
+    core::policy::Policy,
+    summarise::{ServerTimeouts, SummaryInstructions},
+    wire::Format,
+};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use allowed_routes::RouteList;
+use hooks::ConfiguredHook;
 
 /// Settings of a gateway.
 #[derive(Debug)]
@@ -104,9 +116,27 @@ pub(crate) struct CompactModeConfig {
     pub(crate) summariser: ConfiguredSummariser,
     /// Time limit of a model's summary; `None` for the default.
     pub(crate) summary_time: Option<Duration>,
+    /// Source of the summaries that users ask for, if it is another.
+    pub(crate) careful: Option<ConfiguredSummariser>,
+    /// Focus of every summary, and lines for a model that summarises.
+    pub(crate) instructions: SummaryInstructions,
+    /// Pause after which a model summarises.
+    pub(crate) idle: Option<Duration>,
+    /// Folder with the memory files of the sessions.
+    pub(crate) memory_files: Option<PathBuf>,
+    /// Hooks that add content beside each message of the user.
+    pub(crate) hooks: Vec<ConfiguredHook>,
 }
 
 impl CompactModeConfig {
+    /// Makes relative paths start at the folder of the file that has them.
+    fn set_folder(&mut self, folder: &Path) {
+        self.memory_files = self.memory_files.take().map(|path| folder.join(path));
+        for hook in &mut self.hooks {
+            hook.set_folder(folder);
+        }
+    }
+
     /// Time limit of a model's summary.
     pub(crate) fn summary_time(&self) -> Duration {
         self.summary_time.unwrap_or_else(|| ServerTimeouts::default().whole)

@@ -24,11 +24,11 @@ const PROMPT: Duration = Duration::from_secs(5);
 
 /// An agent.
 pub(super) struct Agent {
-    format: Format,
+    pub(super) format: Format,
     model: String,
-    path: String,
-    headers: String,
-    history: Vec<Value>,
+    pub(super) path: String,
+    pub(super) headers: String,
+    pub(super) history: Vec<Value>,
     turn: usize,
     /// Servers with tools that its provider calls.
     pub(super) servers: Option<Value>,

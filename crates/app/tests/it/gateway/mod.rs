@@ -12,6 +12,7 @@ mod counting;
 mod crowd;
 mod doors;
 mod faults;
+mod functions;
 mod hostile;
 mod http;
 mod injection;
