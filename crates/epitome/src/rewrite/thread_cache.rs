@@ -242,7 +242,7 @@ type SetupsByModel = HashMap<(Format, String), Vec<CachedSetup>>;
 type CachedSetup = (Policy, Arc<SessionSetup>, Instant);
 
 /// Time for which a setup is used. After it the accuracy of counts is read again, from the sessions there are by then.
-const SETUP_LIFETIME: Duration = Duration::from_secs(600);
+const SETUP_LIFETIME: Duration = Duration::from_mins(10);
 
 /// Number of models for which setups are kept.
 const MODELS: usize = 256;
