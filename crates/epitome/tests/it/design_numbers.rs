@@ -2,7 +2,9 @@
 //! works on, and the call at which a policy does what its document says. The table in `docs/conformance.md` is made here.
 
 use std::{
-    env, fs,
+    env,
+    fmt::Write,
+    fs,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -426,7 +428,7 @@ async fn every_number_of_the_designs_is_seen_in_a_live_session() {
     for NumberRow { id, number, file, text, shown } in &rows {
         let source = fs::read_to_string(workspace().join("crates").join(file)).unwrap();
         assert!(source.contains(text), "{file} has no `{text}`");
-        table += &format!("| {number} | {id} | `{file}`: `{text}` | {shown} |\n");
+        writeln!(table, "| {number} | {id} | `{file}`: `{text}` | {shown} |").unwrap();
     }
     let page = workspace().join("docs/conformance.md");
     let text = fs::read_to_string(&page).unwrap();
