@@ -1,12 +1,17 @@
-//! Support: where the agent itself said what a sentence of a draft says, and whether that still holds.
+//! Support: what the agent stated, and whether that still holds.
 //!
-//! Only the agent's own words bear a sentence. What users said is told word for word by code, and what tools returned may
-//! have been written by anybody. A sentence is borne if all its words stand in one message in the same order, with nothing
-//! left out between them that could turn them; it is refuted if the session says otherwise later on, or shows it.
+//! Only the agent's own words bear an item. What users said is told word for word by code, and what tools returned may have
+//! been written by anybody. A statement is refuted if the session says otherwise later on, or shows it.
 
-use std::sync::Arc;
+use std::{
+    ops::{Range, RangeInclusive},
+    sync::Arc,
+};
 
-use super::text_words::{TextWords, TokenKind, WordToken};
+use super::{
+    numbered_sentences::{SentenceNumber, own_sentences},
+    text_words::{TextWords, TokenKind, WordToken, telling},
+};
 use crate::{
     client_text::{is_user_speaking, user_words_of},
     event::{Fact, LoggedEvent},
@@ -21,12 +26,11 @@ use crate::{
 /// How few words a sentence may have to say anything.
 const SHORTEST: usize = 3;
 
-/// How many words may be left out at the end of a clause.
-const TAIL: usize = 6;
-
 /// What was said in a span, and what its calls came to.
 pub(super) struct SpanSpeech<'s> {
     messages: Vec<SpokenMessage>,
+    /// What the agent stated, in order.
+    pub(super) statements: Vec<AgentStatement>,
     calls: Vec<CallRun<'s>>,
     /// Changes that were taken back, and when that was.
     taken_back: Vec<(Seq, TextWords)>,
@@ -37,8 +41,17 @@ struct SpokenMessage {
     at: Seq,
     by_agent: bool,
     words: TextWords,
-    /// The first sentence that bears nothing: it announces calls that failed.
-    announces: usize,
+}
+
+/// A sentence of the agent that says something by itself.
+pub(super) struct AgentStatement {
+    pub(super) number: SentenceNumber,
+    pub(super) text: String,
+    /// Whether it announces a call: then it has no number.
+    pub(super) announces: bool,
+    /// Where it stands: the message, and its tokens there.
+    message: usize,
+    tokens: Range<usize>,
     /// Whether a call had failed before it, since the user last spoke.
     after_failure: bool,
 }
@@ -48,24 +61,6 @@ struct CallRun<'s> {
     at: Seq,
     call: (&'s str, &'s str),
     failed: bool,
-}
-
-/// A place where a sentence was said: the message, and its last token there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SpokenPlace {
-    message: usize,
-    token: usize,
-}
-
-/// What the session makes of a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SupportVerdict {
-    /// The agent said it in these events, and nothing speaks against it.
-    Borne(SeqSet),
-    /// The agent said it, and this event says or shows otherwise.
-    Refuted(Seq),
-    /// Nobody said it.
-    Unsaid,
 }
 
 impl<'s> SpanSpeech<'s> {
@@ -80,238 +75,158 @@ impl<'s> SpanSpeech<'s> {
                 CallOutcome::Unanswered => true,
             },
         });
-        let calls: Vec<CallRun<'_>> = calls.collect();
         let is_back = |item: &&SummaryItem| item.detail.is_some() && item.text.contains(TAKEN_BACK_NOTE);
         let taken_back = ground.section(SummarySection::FailedApproaches).filter(is_back);
         let taken_back =
             taken_back.filter_map(|item| Some((item.sources.last()?, TextWords::of(&item.text))));
-        let mut speech = Self { messages: Vec::new(), calls: Vec::new(), taken_back: taken_back.collect() };
+        let (calls, taken_back) = (calls.collect(), taken_back.collect());
+        let mut speech = Self { messages: Vec::new(), statements: Vec::new(), calls, taken_back };
         let mut asked = Seq::START;
-        for event in span {
+        for (index, event) in span.iter().enumerate() {
             let (at, fact) = (event.id.seq, &event.event.fact);
-            let by_agent = matches!(fact, Fact::AssistantSaid { .. });
             if is_user_speaking(fact) {
                 asked = at;
             }
-            let text = match fact {
-                Fact::AssistantSaid { parts, .. } => text_of(parts),
-                Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => user_words_of(parts),
-                _ => String::new(),
+            let by_agent = matches!(fact, Fact::AssistantSaid { .. });
+            let (text, (own, announced)) = match fact {
+                Fact::AssistantSaid { parts, .. } => {
+                    (text_of(parts), own_sentences(parts, &span[index + 1..]))
+                }
+                Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => {
+                    (user_words_of(parts), Default::default())
+                }
+                _ => continue,
             };
             let words = TextWords::of(&text);
             if words.tokens.is_empty() {
                 continue;
             }
+            let failed = |seqs: RangeInclusive<Seq>| {
+                speech.calls.iter().any(|call| call.failed && seqs.contains(&call.at))
+            };
             // An answer may be logged in pieces: what it calls stands before the next results, or before the user speaks.
-            let mut next = span[span.partition_point(|next| next.id.seq <= at)..].iter();
             let ends = |next: &&Arc<LoggedEvent>| {
                 !next.event.fact.results().is_empty() || is_user_speaking(&next.event.fact)
             };
-            let returned = next.find(ends);
-            let until = returned.map_or(at, |next| next.id.seq);
-            let fails = by_agent && calls.iter().any(|call| (at..=until).contains(&call.at) && call.failed);
-            let last = words.tokens.last().map_or(0, |token| token.sentence);
-            speech.messages.push(SpokenMessage {
-                at,
-                by_agent,
-                announces: if fails { last } else { usize::MAX },
-                after_failure: calls.iter().any(|call| call.failed && asked < call.at && call.at < at),
-                words,
-            });
+            let until = span[index + 1..].iter().find(ends).map_or(at, |next| next.id.seq);
+            // What announces calls that failed bears nothing.
+            let announced = announced.filter(|_| !failed(at..=until));
+            let after_failure = failed(asked.next()..=at.previous());
+            let (message, mut from, last) = (speech.messages.len(), 0, own.len());
+            for (place, text) in own.into_iter().chain(announced).enumerate() {
+                let Some(tokens) = words.place_of(&TextWords::of(&text), from) else { continue };
+                from = tokens.end;
+                let own = &words.tokens[tokens.clone()];
+                let is_mute = own.iter().any(|token| words.mute.contains(&token.sentence));
+                if !is_mute && telling(own).count() >= SHORTEST {
+                    let number = SentenceNumber { at, place: place as u64 + 1 };
+                    let statement = AgentStatement {
+                        number,
+                        text,
+                        announces: place == last,
+                        message,
+                        tokens,
+                        after_failure,
+                    };
+                    speech.statements.push(statement);
+                }
+            }
+            speech.messages.push(SpokenMessage { at, by_agent, words });
         }
-        speech.calls = calls;
         speech
     }
 
-    /// Judges a sentence that a draft has under a section. Of the events that bear it those are named that it cites, if
-    /// it cites any of them.
-    pub(super) fn judge(&self, text: &str, section: SummarySection, cited: &SeqSet) -> SupportVerdict {
-        let claim = TextWords::of(text);
-        let places = self.places(&claim, section);
-        let Some(newest) = places.last() else { return SupportVerdict::Unsaid };
-        if let Some(by) = self.refuted(&claim, section, *newest) {
-            return SupportVerdict::Refuted(by);
-        }
-        let mut sources = SeqSet::default();
-        for place in &places {
-            sources.insert(self.messages[place.message].at);
-        }
-        let named = sources.without(&sources.without(cited));
-        SupportVerdict::Borne(if named.is_empty() { sources } else { named })
+    /// The statement with a number.
+    pub(super) fn numbered(&self, number: SentenceNumber) -> Option<&AgentStatement> {
+        self.statements.iter().find(|statement| statement.number == number && !statement.announces)
     }
 
-    /// Whether the agent says a sentence in an event, as something that holds by itself.
-    pub(super) fn is_said_at(&self, at: Seq, sentence: &str) -> bool {
-        let claim = TextWords::of(sentence);
-        let telling: Vec<&WordToken> = claim.significant_tokens().collect();
-        let place = self.messages.binary_search_by_key(&at, |message| message.at);
-        let Some(message) = place.ok().map(|place| &self.messages[place]) else { return false };
-        telling.len() >= SHORTEST && ClaimAlignment { claim: &telling, message }.find().is_some()
+    /// The newest statement that has every word of a text.
+    pub(super) fn worded(&self, text: &str) -> Option<&AgentStatement> {
+        let claim = TextWords::of(text);
+        let claim: Vec<&WordToken> = telling(&claim.tokens).collect();
+        let says = |statement: &&AgentStatement| {
+            let own = self.tokens(statement);
+            claim.iter().all(|token| own.iter().any(|other| token.is_supported_by(other)))
+        };
+        self.statements.iter().rev().filter(|_| claim.len() >= SHORTEST).find(says)
+    }
+
+    /// The events in which a statement was made in the same words, under a section; and the last of them that speaks against
+    /// it, if one does. Nothing, if it has no place there: an attempt is a failed one only if something had failed by then.
+    pub(super) fn judge(
+        &self,
+        statement: &AgentStatement,
+        section: SummarySection,
+    ) -> Option<Result<SeqSet, Seq>> {
+        let same = |other: &&AgentStatement| {
+            let words = |statement| telling(self.tokens(statement)).map(|token| &token.text);
+            words(other).eq(words(statement))
+                && (section != SummarySection::FailedApproaches || other.after_failure)
+        };
+        let places: Vec<&AgentStatement> = self.statements.iter().filter(same).collect();
+        let newest = places.last()?;
+        Some(match self.refuted(newest, section) {
+            Some(by) => Err(by),
+            None => Ok(places.iter().fold(SeqSet::default(), |mut sources, place| {
+                sources.insert(place.number.at);
+                sources
+            })),
+        })
+    }
+
+    fn tokens(&self, statement: &AgentStatement) -> &[WordToken] {
+        &self.messages[statement.message].words.tokens[statement.tokens.clone()]
     }
 
     /// The event of this span that speaks against what was told before it.
     pub(super) fn speaks_against(&self, text: &str) -> Option<Seq> {
-        let claim = TextWords::of(text);
+        let claim = TextWords::of(text).tokens;
         let against =
             |message: &&SpokenMessage| contradicts(&message.words, 0, &claim, LaterSpeech::UserSpoke);
         self.messages.iter().find(against).map(|message| message.at)
     }
 
-    fn places(&self, claim: &TextWords, section: SummarySection) -> Vec<SpokenPlace> {
-        let telling: Vec<&WordToken> = claim.significant_tokens().collect();
-        if telling.len() < SHORTEST {
-            return Vec::new();
-        }
-        let bears = |message: &&SpokenMessage| {
-            // An attempt is a failed one if something had failed by then.
-            message.by_agent && (section != SummarySection::FailedApproaches || message.after_failure)
-        };
-        let found = self.messages.iter().enumerate().filter(|(_, message)| bears(message));
-        found
-            .filter_map(|(at, message)| {
-                ClaimAlignment { claim: &telling, message }
-                    .find()
-                    .map(|token| SpokenPlace { message: at, token })
-            })
-            .collect()
-    }
-
-    /// The event after a place that speaks against a claim.
-    fn refuted(&self, claim: &TextWords, section: SummarySection, place: SpokenPlace) -> Option<Seq> {
-        let own = &self.messages[place.message];
-        let next = &self.messages[place.message + 1..];
+    /// The event that speaks against a statement after it was made.
+    fn refuted(&self, statement: &AgentStatement, section: SummarySection) -> Option<Seq> {
+        let claim = self.tokens(statement);
+        let own = &self.messages[statement.message];
+        let next = &self.messages[statement.message + 1..];
         let asked = next.iter().position(|message| !message.by_agent).unwrap_or(next.len());
         let since = |at: usize| if at < asked { LaterSpeech::Nothing } else { LaterSpeech::UserSpoke };
         let mut later = next.iter().enumerate();
         let by_words = later.find(|(at, message)| contradicts(&message.words, 0, claim, since(*at)));
-        let by_words = by_words.map(|(_, message)| message.at);
-        let answer = next.first().filter(|message| !message.by_agent);
-        let denied = || {
-            answer.filter(|answer| denies(&answer.words, &own.words, own.words.tokens[place.token].sentence))
+        let by_itself =
+            || contradicts(&own.words, statement.tokens.end, claim, LaterSpeech::Nothing).then_some(own.at);
+        let sentence = claim.last().map_or(0, |token| token.sentence);
+        let is_denial =
+            |answer: &&SpokenMessage| !answer.by_agent && denies(&answer.words, &own.words, sentence);
+        let by_answer = || next.first().filter(is_denial).map(|answer| answer.at);
+        let is_named = |change: &TextWords| {
+            let names = claim.iter().filter(|token| token.kind == TokenKind::Name);
+            names.into_iter().any(|name| change.tokens.iter().any(|other| name.is_supported_by(other)))
         };
+        let by_change = || self.taken_back.iter().find(|(at, change)| *at > own.at && is_named(change));
         by_words
-            .or_else(|| {
-                contradicts(&own.words, place.token + 1, claim, LaterSpeech::Nothing).then_some(own.at)
-            })
-            .or_else(|| denied().map(|answer| answer.at))
+            .map(|(_, message)| message.at)
+            .or_else(by_itself)
+            .or_else(by_answer)
             .or_else(|| self.shown_otherwise(claim, section, own.at))
-            .or_else(|| {
-                let is_named = |name: &WordToken, change: &TextWords| {
-                    name.kind == TokenKind::Name
-                        && change.tokens.iter().any(|other| name.is_supported_by(other))
-                };
-                let speaks_of = |change: &TextWords| claim.tokens.iter().any(|name| is_named(name, change));
-                let mut later = self.taken_back.iter().filter(|(at, _)| *at > own.at);
-                later.find(|(_, change)| speaks_of(change)).map(|(at, _)| *at)
-            })
+            .or_else(|| by_change().map(|(at, _)| *at))
     }
 
     /// The call after a report on the same call that ended otherwise, if the claim speaks of what it calls. What did not
     /// work is told also if it works by now.
-    fn shown_otherwise(&self, claim: &TextWords, section: SummarySection, at: Seq) -> Option<Seq> {
+    fn shown_otherwise(&self, claim: &[WordToken], section: SummarySection, at: Seq) -> Option<Seq> {
         let reported = self.calls.iter().rev().find(|call| call.at < at)?;
         let called = TextWords::of(reported.call.1);
         let is_of_call = |token: &&WordToken| called.tokens.iter().any(|other| token.is_supported_by(other));
-        claim.tokens.iter().filter(|token| token.is_significant()).find(is_of_call)?;
+        claim.iter().filter(|token| token.is_significant()).find(is_of_call)?;
         let counts = |call: &&CallRun<'_>| call.failed || section != SummarySection::FailedApproaches;
         let differs = |call: &&CallRun<'_>| call.call == reported.call && call.failed != reported.failed;
         let later = self.calls.iter().filter(|call| call.at >= at);
         later.filter(counts).find(differs).map(|call| call.at)
     }
-}
-
-/// A claim on the way to be found in a message.
-struct ClaimAlignment<'a> {
-    claim: &'a [&'a WordToken],
-    message: &'a SpokenMessage,
-}
-
-impl ClaimAlignment<'_> {
-    /// The last token of the last place where the message says the claim.
-    fn find(&self) -> Option<usize> {
-        let tokens = &self.message.words.tokens;
-        (0..tokens.len()).rev().filter(|at| self.begins(*at)).find_map(|at| self.follow(0, at))
-    }
-
-    /// Whether the claim may begin at a token: with the clause, and with nothing before it that could turn it.
-    fn begins(&self, at: usize) -> bool {
-        let tokens = &self.message.words.tokens;
-        let token = &tokens[at];
-        if !self.claim[0].is_supported_by(token) || !self.speaks(token.sentence) {
-            return false;
-        }
-        let sentence =
-            tokens[..at].iter().rposition(|other| other.sentence != token.sentence).map_or(0, |at| at + 1);
-        let before = &tokens[sentence..at];
-        if !is_known_language(tokens, token.sentence) {
-            return before.iter().all(|other| other.kind == TokenKind::Free);
-        }
-        let (head, own): (Vec<&WordToken>, Vec<&WordToken>) =
-            before.iter().partition(|other| other.clause != token.clause);
-        // A single word before a comma answers somebody else: "No, it still does."
-        let alone = |other: &WordToken| head.iter().filter(|third| third.clause == other.clause).count() == 1;
-        own.iter().all(|other| matches!(other.kind, TokenKind::Free | TokenKind::Joining))
-            && head.iter().all(|other| !other.changes_meaning() || alone(other))
-    }
-
-    /// Whether a sentence of the message says something that holds by itself.
-    fn speaks(&self, sentence: usize) -> bool {
-        !self.message.words.mute.contains(&sentence) && sentence < self.message.announces
-    }
-
-    /// Follows the claim from its word `index`, which was found at `at`, to its end, and says where that is.
-    fn follow(&self, index: usize, at: usize) -> Option<usize> {
-        let Some(next) = self.claim.get(index + 1) else { return self.ends(at).then_some(at) };
-        let tokens = &self.message.words.tokens;
-        let reach = tokens.len().min(at + 2 + 3 * TAIL);
-        (at + 1..reach)
-            .filter(|there| next.is_supported_by(&tokens[*there]) && self.speaks(tokens[*there].sentence))
-            .filter(|there| self.may_skip(index, at, *there))
-            .find_map(|there| self.follow(index + 1, there))
-    }
-
-    /// Whether what stands between two found words may be left out: within a clause one word that is no name, and at the
-    /// end of a clause several where the claim has an end of a clause too.
-    fn may_skip(&self, index: usize, at: usize, there: usize) -> bool {
-        let tokens = &self.message.words.tokens;
-        let left_out = tokens[at + 1..there].iter().filter(|token| token.kind != TokenKind::Free);
-        let left_out: Vec<&WordToken> = left_out.collect();
-        if left_out.is_empty() {
-            return true;
-        }
-        let known = is_known_language(tokens, tokens[at].sentence);
-        if !known || left_out.iter().any(|token| token.changes_meaning()) {
-            return false;
-        }
-        if tokens[at].clause == tokens[there].clause {
-            return left_out.len() == 1 && left_out[0].kind == TokenKind::Word;
-        }
-        let parted = self.claim[index].clause != self.claim[index + 1].clause;
-        parted && left_out.len() <= TAIL && left_out.iter().all(|token| token.clause == tokens[at].clause)
-    }
-
-    /// Whether the claim may end at a token: what is left of the clause does not turn it, and nothing behind it does.
-    fn ends(&self, at: usize) -> bool {
-        let tokens = &self.message.words.tokens;
-        let sentence = tokens[at].sentence;
-        let rest = tokens[at + 1..].iter().take_while(|token| token.sentence == sentence);
-        let rest: Vec<&WordToken> = rest.filter(|token| token.kind != TokenKind::Free).collect();
-        let tail = rest.iter().take_while(|token| token.clause == tokens[at].clause).count();
-        let allowed = if is_known_language(tokens, sentence) { TAIL } else { 0 };
-        let turned = rest.iter().take(tail + 1).any(|token| token.changes_meaning());
-        tail <= allowed && !turned
-    }
-}
-
-/// Whether the words of a sentence are of the language in which it is known what may be left out.
-fn is_known_language(tokens: &[WordToken], sentence: usize) -> bool {
-    const TELLTALE: &str = "the";
-    const LITTLE: usize = 2;
-    let own = tokens.iter().skip_while(|token| token.sentence < sentence);
-    let own = own.take_while(|token| token.sentence == sentence);
-    let free: Vec<&str> =
-        own.filter(|token| token.kind == TokenKind::Free).map(|token| token.text.as_str()).collect();
-    free.contains(&TELLTALE) || free.iter().filter(|word| word.len() > LITTLE).count() > 1
 }
 
 /// What happened between a sentence and a later one.
@@ -323,8 +238,8 @@ enum LaterSpeech {
 }
 
 /// Whether a message, from a token on, says something else of what a claim speaks of.
-fn contradicts(message: &TextWords, from: usize, claim: &TextWords, since: LaterSpeech) -> bool {
-    let claimed: Vec<&WordToken> = claim.significant_tokens().collect();
+fn contradicts(message: &TextWords, from: usize, claim: &[WordToken], since: LaterSpeech) -> bool {
+    let claimed: Vec<&WordToken> = telling(claim).collect();
     let tokens = &message.tokens[from.min(message.tokens.len())..];
     let speaks = |sentence: &&[WordToken]| !message.mute.contains(&sentence[0].sentence);
     let mut sentences = tokens.chunk_by(|one, next| one.sentence == next.sentence).filter(speaks);
@@ -349,7 +264,7 @@ fn turns(sentence: &[WordToken], claimed: &[&WordToken]) -> bool {
 /// another thing in its middle or another end. Without the user it is told of another thing in the same words.
 fn is_said_otherwise(sentence: &[WordToken], claimed: &[&WordToken], since: LaterSpeech) -> bool {
     const END: usize = 2;
-    let said: Vec<&WordToken> = sentence.iter().filter(|token| token.kind != TokenKind::Free).collect();
+    let said: Vec<&WordToken> = telling(sentence).collect();
     let same = |(one, other): &(&&WordToken, &&WordToken)| one.is_supported_by(other);
     let begins = claimed.iter().zip(&said).take_while(same).count();
     let ends = claimed.iter().rev().zip(said.iter().rev()).take_while(same).count();
@@ -372,8 +287,8 @@ fn is_said_otherwise(sentence: &[WordToken], claimed: &[&WordToken], since: Late
 fn denies(answer: &TextWords, message: &TextWords, sentence: usize) -> bool {
     const BEGINNING: usize = 2;
     let Some(first) = answer.sentences().next() else { return false };
-    let beginning = first.iter().filter(|token| token.kind != TokenKind::Free).take(BEGINNING);
-    if !beginning.into_iter().any(|token| token.kind == TokenKind::Turning) {
+    let mut beginning = telling(first).take(BEGINNING);
+    if !beginning.any(|token| token.kind == TokenKind::Turning) {
         return false;
     }
     let shares = |tokens: &[WordToken]| {

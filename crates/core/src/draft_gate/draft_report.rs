@@ -57,7 +57,9 @@ impl DraftReport {
             None => self.unfounded += 1,
         }
         if self.dropped.len() < EXAMPLES {
-            self.dropped.push(DroppedItem { section: item.section, text: one_line(&item.text, 160), by });
+            let number = item.chosen.filter(|_| item.text.is_empty()).map(|number| number.to_string());
+            let text = number.unwrap_or_else(|| one_line(&item.text, 160));
+            self.dropped.push(DroppedItem { section: item.section, text, by });
         }
     }
 

@@ -5,16 +5,12 @@
 
 use super::{
     DraftReport,
-    claim_support::{SpanSpeech, SupportVerdict},
-    numbered_sentences::NumberedSentences,
+    claim_support::SpanSpeech,
     parsed_draft::DraftItem,
     secrets::holds_secret,
-    text_words::TextWords,
+    text_words::{TextWords, telling},
 };
-use crate::{
-    seq_set::SeqSet,
-    summary::{ItemSet, StructuredSummary, SummaryItem, SummarySection, one_line},
-};
+use crate::summary::{ItemSet, StructuredSummary, SummaryItem, SummarySection, one_line};
 
 /// How long an item of a model is at most, in characters.
 const LONGEST: usize = 300;
@@ -28,26 +24,14 @@ pub(super) struct ItemFilter<'s> {
     pub(super) ledger: ItemSet,
     pub(super) report: DraftReport,
     speech: &'s SpanSpeech<'s>,
-    /// The sentences that a draft may choose.
-    sentences: &'s NumberedSentences,
     /// The words of every item that is told already.
     known: Vec<Vec<String>>,
 }
 
 impl<'s> ItemFilter<'s> {
-    pub(super) fn new(
-        ground: &StructuredSummary,
-        speech: &'s SpanSpeech<'s>,
-        sentences: &'s NumberedSentences,
-    ) -> Self {
-        let known = ground.items.iter().map(|item| telling(&item.text)).collect();
-        Self {
-            ledger: ItemSet::from_previous(Some(ground)),
-            report: DraftReport::default(),
-            speech,
-            sentences,
-            known,
-        }
+    pub(super) fn new(ground: &StructuredSummary, speech: &'s SpanSpeech<'s>) -> Self {
+        let known = ground.items.iter().map(|item| words(&item.text)).collect();
+        Self { ledger: ItemSet::from_previous(Some(ground)), report: DraftReport::default(), speech, known }
     }
 
     /// Takes out what a model once said and the span speaks against. It is counted from then on, so that it can be found.
@@ -60,47 +44,35 @@ impl<'s> ItemFilter<'s> {
         }
     }
 
-    /// Decides on an item.
+    /// Decides on an item. It chooses what the agent stated, by number or by words, and the recorded words are told.
     pub(super) fn decide(&mut self, item: &DraftItem) {
-        let item = &self.recorded(item);
-        if holds_secret(&item.text) {
+        let numbered = item.chosen.and_then(|number| self.speech.numbered(number));
+        let statement = numbered.or_else(|| self.speech.worded(&item.text));
+        let text = statement.map_or(&item.text, |statement| &statement.text);
+        if holds_secret(text) {
             self.report.secrets += 1;
             return;
         }
-        if imitates_a_mark(&item.text) {
+        let Some(statement) = statement.filter(|_| !imitates_a_mark(text)) else {
             return self.report.drop(item, None);
-        }
-        let words = telling(&item.text);
+        };
+        let words = words(text);
         if self.known.contains(&words) {
             self.report.repeated += 1;
             return;
         }
         // What the agent said and nothing failed before is no failed approach, whatever a model calls it.
-        let mut section = item.section;
-        let mut verdict = self.speech.judge(&item.text, section, &item.cited);
-        if verdict == SupportVerdict::Unsaid && section != SummarySection::KeyDecisions {
-            section = SummarySection::KeyDecisions;
-            verdict = self.speech.judge(&item.text, section, &item.cited);
-        }
-        match verdict {
-            SupportVerdict::Borne(sources) => {
-                let text = one_line(&item.text, LONGEST);
+        let sections = [item.section, SummarySection::KeyDecisions];
+        let mut judged = sections.into_iter().filter_map(|of| Some((of, self.speech.judge(statement, of)?)));
+        match judged.next() {
+            Some((section, Ok(sources))) => {
+                let text = one_line(text, LONGEST);
                 self.known.push(words);
-                self.ledger.put(SummaryItem { section, text, key: None, sources, detail: None });
+                self.ledger.put(SummaryItem::new(section, text, sources));
                 *self.report.admitted.entry(section).or_default() += 1;
             }
-            SupportVerdict::Refuted(by) => self.report.drop(item, Some(by)),
-            SupportVerdict::Unsaid => self.report.drop(item, None),
-        }
-    }
-
-    /// An item with the recorded words in the place of its own, if it chooses a sentence.
-    fn recorded(&self, item: &DraftItem) -> DraftItem {
-        let Some(number) = item.chosen else { return item.clone() };
-        match self.sentences.get(&number) {
-            Some(words) => DraftItem { text: words.clone(), cited: SeqSet::one(number.at), ..item.clone() },
-            None if item.text.is_empty() => DraftItem { text: number.to_string(), ..item.clone() },
-            None => item.clone(),
+            Some((_, Err(by))) => self.report.drop(item, Some(by)),
+            None => self.report.drop(item, None),
         }
     }
 }
@@ -123,6 +95,6 @@ fn imitates_a_mark(text: &str) -> bool {
 }
 
 /// What a text says, without the words that add nothing.
-fn telling(text: &str) -> Vec<String> {
-    TextWords::of(text).significant_tokens().map(|token| token.text.clone()).collect()
+fn words(text: &str) -> Vec<String> {
+    telling(&TextWords::of(text).tokens).map(|token| token.text.clone()).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing that must be kept depends on the draft. The built-in summary of the span is the ground, with the items of the
 //! summary before carried in it by identity; of the draft only sentences are added that the agent itself said and nothing
-//! has refuted since, each with the events that bear it. So a model that forgets loses nothing, one that invents adds
+//! has refuted since, in the recorded words and with their events. So a model that forgets loses nothing, one that invents adds
 //! nothing, and one that obeys what it was to summarise gains no authority: task, orders, constraints and next steps are
 //! told by code.
 
@@ -25,7 +25,6 @@ use thiserror::Error;
 use self::{
     claim_support::SpanSpeech,
     item_filter::ItemFilter,
-    numbered_sentences::number_sentences,
     parsed_draft::{ParsedDraft, read},
     reasoning::without_reasoning,
 };
@@ -68,9 +67,7 @@ pub fn verify(
     let draft = readable(draft, finish, source, meter)?;
     let ground = summarise_for(source.focus, source.span, source.previous, source.caps);
     let speech = SpanSpeech::of(source.span, &ground);
-    let chooses = draft.items.iter().any(|item| item.chosen.is_some());
-    let sentences = if chooses { number_sentences(source.span) } else { NumberedSentences::new() };
-    let mut gate = ItemFilter::new(&ground, &speech, &sentences);
+    let mut gate = ItemFilter::new(&ground, &speech);
     gate.report =
         DraftReport { items: draft.items.len() as u64, unread: draft.unread, ..DraftReport::default() };
     gate.retire(&ground);

@@ -10,7 +10,7 @@ use super::claim_support::SpanSpeech;
 use crate::{
     event::{ContentPart, Fact, LoggedEvent},
     id::Seq,
-    summary::StructuredSummary,
+    summary::{SentenceForm, StructuredSummary, list_entry, sentences, text as text_of},
 };
 
 /// Number of a sentence: the event it stands in, and its place among the sentences there that may be chosen.
@@ -41,9 +41,8 @@ pub type NumberedSentences = BTreeMap<SentenceNumber, String>;
 /// them.
 pub fn offered_sentences(span: &[Arc<LoggedEvent>]) -> NumberedSentences {
     let speech = SpanSpeech::of(span, &StructuredSummary::default());
-    let mut sentences = number_sentences(span);
-    sentences.retain(|number, text| speech.is_said_at(number.at, text));
-    sentences
+    let numbered = speech.statements.into_iter().filter(|statement| !statement.announces);
+    numbered.map(|statement| (statement.number, statement.text)).collect()
 }
 
 /// A draft in which the recorded words stand behind the numbers at the beginnings of its lines. Who goes on with the draft
@@ -51,7 +50,7 @@ pub fn offered_sentences(span: &[Arc<LoggedEvent>]) -> NumberedSentences {
 pub fn with_sentence_texts(draft: &str, sentences: &NumberedSentences) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in draft.lines() {
-        let (numbers, rest) = leading_numbers(without_mark(line.trim()));
+        let (numbers, rest) = leading_numbers(list_entry(line.trim()).unwrap_or(line.trim()));
         if numbers.is_empty() {
             lines.push(line.to_owned());
             continue;
@@ -66,49 +65,19 @@ pub fn with_sentence_texts(draft: &str, sentences: &NumberedSentences) -> String
     lines.join("\n")
 }
 
-/// How many sentences have a number at each end of a message. What is longer is shown without its middle, and each sentence
-/// is looked for in all of its message.
-const ENDS: u64 = 128;
-
-/// The sentences of a span that have a number.
-pub(super) fn number_sentences(span: &[Arc<LoggedEvent>]) -> NumberedSentences {
-    let mut sentences = NumberedSentences::new();
-    for (index, event) in span.iter().enumerate() {
-        let Fact::AssistantSaid { parts, .. } = &event.event.fact else { continue };
-        let mut own: Vec<&str> = parts.iter().flat_map(of_part).collect();
-        if announces_a_call(parts, &span[index + 1..]) {
-            own.pop();
-        }
-        let telling: Vec<&str> = own.into_iter().filter(|sentence| is_statement(sentence)).collect();
-        let last = (telling.len() as u64).saturating_sub(ENDS);
-        let at = event.id.seq;
-        let places = (1..).zip(telling).filter(|(place, _)| *place <= ENDS || *place > last);
-        sentences.extend(places.map(|(place, text)| (SentenceNumber { at, place }, text.to_owned())));
-    }
-    sentences
-}
-
-/// The sentences of a part that are prose, in order.
-fn of_part(part: &ContentPart) -> Vec<&str> {
-    let ContentPart::Text { text } = part else { return Vec::new() };
-    let (mut own, mut fenced) = (Vec::new(), false);
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("```") || line.starts_with("~~~") {
-            fenced = !fenced;
-        } else if !fenced && is_prose(line) {
-            own.extend(sentences(without_mark(line)));
-        }
-    }
-    own
-}
-
-/// Whether a line is prose: no title, quotation, row of a table, data or markup.
-fn is_prose(line: &str) -> bool {
-    let is_title = || {
-        let bold = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
-        bold.is_some_and(|inner| !inner.contains("**"))
-    };
-    !line.starts_with(['#', '|', '>', '<', '{', '}', '[', ']']) && !is_title()
+/// The sentences of a message that say something, in order; and the last one before a call, which announces it.
+pub(super) fn own_sentences(
+    parts: &[ContentPart],
+    next: &[Arc<LoggedEvent>],
+) -> (Vec<String>, Option<String>) {
+    let mut own = sentences(&text_of(parts));
+    own.retain(|sentence| {
+        let is_prose = matches!(sentence.form, SentenceForm::Plain | SentenceForm::Listed);
+        is_prose && !sentence.text.starts_with(['{', '}', '[', ']', '<'])
+    });
+    let announced = if announces_a_call(parts, next) { own.pop() } else { None };
+    let announced = announced.map(|sentence| sentence.text).filter(|text| is_statement(text));
+    (own.into_iter().map(|sentence| sentence.text).filter(|text| is_statement(text)).collect(), announced)
 }
 
 /// Whether a sentence says something: it neither asks nor introduces what follows.
@@ -127,53 +96,6 @@ fn announces_a_call(parts: &[ContentPart], next: &[Arc<LoggedEvent>]) -> bool {
         _ => None,
     });
     calls(parts) || following.unwrap_or(false)
-}
-
-/// The sentences of a line. A mark ends one where something new begins behind it, outside of code.
-pub(super) fn sentences(line: &str) -> impl Iterator<Item = &str> {
-    let mut rest = line;
-    std::iter::from_fn(move || {
-        let (sentence, after) = rest.split_at(sentence_end(rest));
-        rest = after.trim_start();
-        (!sentence.is_empty()).then_some(sentence)
-    })
-}
-
-/// How long the sentence is that a text begins with.
-fn sentence_end(text: &str) -> usize {
-    const MARKS: [char; 6] = ['.', '!', '?', '。', '！', '？'];
-    let mut in_code = false;
-    for (at, letter) in text.char_indices() {
-        in_code ^= letter == '`';
-        if in_code || !MARKS.contains(&letter) {
-            continue;
-        }
-        let behind = &text[at + letter.len_utf8()..];
-        let closed = behind.trim_start_matches(['*', '_', '"', '\'', ')', '”', '»', '」']);
-        let next = closed.trim_start();
-        let parted = !letter.is_ascii() || next.len() < closed.len();
-        if parted && !next.starts_with(char::is_lowercase) && !closed.starts_with(MARKS) {
-            return text.len() - closed.len();
-        }
-    }
-    text.len()
-}
-
-/// A line without its list mark.
-fn without_mark(line: &str) -> &str {
-    unbulleted(line).unwrap_or(line)
-}
-
-/// A line without its list mark, if it has one.
-pub(super) fn unbulleted(text: &str) -> Option<&str> {
-    let number = text.find(|letter: char| !letter.is_ascii_digit()).filter(|end| (1..=3).contains(end));
-    let after_number = number.and_then(|end| text[end..].strip_prefix(['.', ')']));
-    let after_mark = || text.strip_prefix(['-', '*', '•', '–', '+', '·', '‣', '◦', '▪']);
-    let rest = after_number.or_else(after_mark)?;
-    if rest.is_empty() {
-        return Some("");
-    }
-    rest.starts_with([' ', '\t']).then(|| rest.trim())
 }
 
 /// The numbers of sentences that a text begins with, however they are marked, and what stands behind them.
@@ -207,23 +129,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_parted_where_something_new_begins() {
-        let check = |line: &str, expect: &[&str]| assert_eq!(sentences(line).collect::<Vec<_>>(), expect);
-        check("It works. It is fast! Is it?", &["It works.", "It is fast!", "Is it?"]);
-        check("See e.g. the map in a.rs at 1.5 s.", &["See e.g. the map in a.rs at 1.5 s."]);
-        check("Run `make. Then` again. Done.", &["Run `make. Then` again.", "Done."]);
-        check("**Done.** He said \"wait.\" Next", &["**Done.**", "He said \"wait.\"", "Next"]);
-        check("地図を選んだ。速いからだ！次", &["地図を選んだ。", "速いからだ！", "次"]);
-        check("Wait... What", &["Wait...", "What"]);
-        check("", &[]);
-    }
-
-    #[test]
     fn only_prose_has_sentences() {
         let text = "# Title here it is\n**Title in bold:**\n- **Cache:** it is bounded.\n```\nlet a = b. It is.\n```\n\
                     | a | b |\n> Somebody said so.\n{\"a\": 1}\n<tag>It is.</tag>\n1. Moved it. 2.1 went away.";
-        let part = ContentPart::text(text);
-        let own = of_part(&part);
+        let (own, _) = own_sentences(&[ContentPart::text(text)], &[]);
         assert_eq!(own, ["**Cache:** it is bounded.", "Moved it.", "2.1 went away."]);
     }
 

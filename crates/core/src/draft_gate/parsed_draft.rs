@@ -6,13 +6,9 @@
 
 use super::{
     item_filter::MODEL_WRITTEN_SECTIONS,
-    numbered_sentences::{SentenceNumber, leading_numbers, sentences, unbulleted},
+    numbered_sentences::{SentenceNumber, leading_numbers},
 };
-use crate::{
-    id::Seq,
-    seq_set::SeqSet,
-    summary::{SummarySection, one_line},
-};
+use crate::summary::{SummarySection, list_entry, one_line, split_sentences};
 
 /// How many characters of a line are read; no item is shown longer than a part of this.
 const LINE: usize = 2_000;
@@ -33,9 +29,7 @@ pub(super) struct ParsedDraft {
 pub(super) struct DraftItem {
     pub(super) section: SummarySection,
     pub(super) text: String,
-    /// The events it names as its source.
-    pub(super) cited: SeqSet,
-    /// The sentence it chooses: then the recorded words count, and its own only if there is no such sentence.
+    /// The sentence it chooses: its own words count only if there is no such sentence.
     pub(super) chosen: Option<SentenceNumber>,
 }
 
@@ -55,12 +49,11 @@ pub(super) fn read(text: &str) -> ParsedDraft {
             draft.take(place, &std::mem::take(&mut item));
         }
         if let Some(title) = title {
-            draft.titles += usize::from(title != DraftTitle::Unknown);
+            draft.titles += usize::from(title != LinePosition::Elsewhere);
             place = match title {
-                DraftTitle::Of(section) => LinePosition::Under(section),
                 // A deeper heading parts a section.
-                DraftTitle::Unknown if text.starts_with("###") => place,
-                DraftTitle::Unknown => LinePosition::Elsewhere,
+                LinePosition::Elsewhere if text.starts_with("###") => place,
+                title => title,
             };
         } else if !is_mark(text) && item.len() < LINE {
             // A model that forgot the titles wrote what it was asked for first.
@@ -90,7 +83,7 @@ impl ParsedDraft {
     /// Takes an item. Each of its sentences is held against the session by itself: of a paragraph that is true in part,
     /// that part is true.
     fn take(&mut self, place: LinePosition, item: &str) {
-        let (text, cited) = plain(item);
+        let text = one_line(&item.replace("**", ""), LINE);
         let letters: String = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
         // What only introduces others says nothing itself.
         if letters.is_empty()
@@ -106,34 +99,26 @@ impl ParsedDraft {
                 return;
             }
         };
-        let (words, behind) = trailing_numbers(&text);
-        let mut parts: Vec<_> = sentences(words).map(leading_numbers).collect();
-        if let Some((numbers, _)) = parts.last_mut().filter(|(numbers, _)| numbers.is_empty()) {
-            *numbers = behind;
-        }
-        for (mut numbers, words) in parts {
-            let item = |text: &str, chosen| DraftItem {
-                section,
-                text: text.to_owned(),
-                cited: cited.clone(),
-                chosen,
-            };
-            let last = numbers.pop();
-            self.items.extend(numbers.into_iter().map(|number| item("", Some(number))));
-            self.items.push(item(words, last));
+        let (words, mut behind) = without_brackets(&text);
+        let parts: Vec<_> = split_sentences(words).into_iter().map(leading_numbers).collect();
+        let last = parts.len().saturating_sub(1);
+        // Numbers alone have no sentence beside them.
+        let alone = parts.is_empty().then(|| (Vec::new(), ""));
+        for (place, (mut numbers, words)) in parts.into_iter().chain(alone).enumerate() {
+            if place == last {
+                numbers.append(&mut behind);
+            }
+            let (others, chosen) = (numbers.len().saturating_sub(1), numbers.last().copied());
+            let item = |text: &str, chosen| DraftItem { section, text: text.to_owned(), chosen };
+            self.items.extend(numbers[..others].iter().map(|number| item("", Some(*number))));
+            self.items.push(item(words, chosen));
         }
     }
 }
 
-/// A title in a draft.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DraftTitle {
-    Of(SummarySection),
-    Unknown,
-}
-
-/// A line as a title, if it is one: marked with `#` whatever it says, or a known title that stands alone in its line.
-fn heading(text: &str, body: &str) -> Option<DraftTitle> {
+/// Where the lines behind a title stand, if a line is one: marked with `#` whatever it says, or a known one that stands alone
+/// in its line.
+fn heading(text: &str, body: &str) -> Option<LinePosition> {
     const LONGEST: usize = 60;
     let words = body.trim_start_matches('#').split('(').next().unwrap_or_default();
     let words = words.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty());
@@ -146,43 +131,22 @@ fn heading(text: &str, body: &str) -> Option<DraftTitle> {
     let known = SummarySection::ALL.into_iter().find(means).filter(|_| body.len() <= LONGEST);
     let is_alone = !text.starts_with(['-', '*', '•', '+']) || body.starts_with("**");
     let is_title = text.starts_with('#') || known.is_some() && is_alone;
-    is_title.then(|| known.map_or(DraftTitle::Unknown, DraftTitle::Of))
+    is_title.then(|| known.map_or(LinePosition::Elsewhere, LinePosition::Under))
 }
 
 /// A line as an entry of a list: marked as one, or beginning with the number of a sentence.
 fn entry(text: &str) -> Option<&str> {
-    unbulleted(text).or_else(|| (!leading_numbers(text).0.is_empty()).then_some(text))
+    list_entry(text).or_else(|| (!leading_numbers(text).0.is_empty()).then_some(text))
 }
 
-/// A line without the numbers of sentences that stand in brackets behind it, and those numbers.
-fn trailing_numbers(text: &str) -> (&str, Vec<SentenceNumber>) {
+/// A line without what stands in brackets behind it, if that is numbers of events or of sentences, and the latter.
+fn without_brackets(text: &str) -> (&str, Vec<SentenceNumber>) {
     let behind = text.trim_end_matches('.').strip_suffix(']').and_then(|text| text.rsplit_once('['));
-    match behind.map(|(words, inside)| (words.trim_end(), leading_numbers(inside))) {
-        Some((words, (numbers, ""))) if !words.is_empty() && leading_numbers(words).0.is_empty() => {
-            (words, numbers)
-        }
-        _ => (text, Vec::new()),
+    let is_number = |letter: char| letter.is_ascii_digit() || ".,- –…".contains(letter);
+    match behind.filter(|(_, inside)| inside.chars().all(is_number)) {
+        Some((words, inside)) => (words.trim_end(), leading_numbers(inside).0),
+        None => (text, Vec::new()),
     }
-}
-
-/// The words of a line without bold marks and tick box, and the numbers of events that stand behind them.
-fn plain(text: &str) -> (String, SeqSet) {
-    let text = one_line(&text.replace("**", ""), LINE);
-    let text = ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(&text);
-    let mut cited = SeqSet::default();
-    let behind = text.trim_end_matches('.').strip_suffix(']').and_then(|text| text.rsplit_once('['));
-    let Some((words, numbers)) = behind.filter(|(_, numbers)| is_of_events(numbers)) else {
-        return (text.to_owned(), cited);
-    };
-    for number in numbers.split(|letter: char| !letter.is_ascii_digit()) {
-        number.parse().into_iter().for_each(|seq| cited.insert(Seq(seq)));
-    }
-    (words.trim_end().to_owned(), cited)
-}
-
-fn is_of_events(text: &str) -> bool {
-    let listed = |letter: char| letter.is_ascii_digit() || matches!(letter, ',' | ' ' | '-' | '–' | '…');
-    text.contains(|letter: char| letter.is_ascii_digit()) && text.chars().all(listed)
 }
 
 /// A line that says nothing: a rule, a fence, or a tag alone in its line.
@@ -218,11 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn the_events_that_stand_behind_an_item_are_its_sources() {
-        let cited = |text: &str| read(&format!("## Key Decisions\n- {text}")).items[0].cited.to_string();
-        assert_eq!(cited("ship it [3, 12]"), "3, 12");
-        assert_eq!(cited("ship it. [7]."), "7");
-        assert_eq!(cited("see a[0] and [x]"), "");
+    fn the_events_that_stand_behind_an_item_are_no_words_of_it() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(show(&format!("## Key Decisions\n- {text}")), format!("Key Decisions: {expect}"));
+        };
+        check("ship it [3, 12]", "ship it");
+        check("ship it. [7].", "ship it.");
+        check("see a[0] and [x]", "see a[0] and [x]");
     }
 
     #[test]

@@ -108,26 +108,13 @@ fn private_keys_in(text: &str) -> Vec<Range<usize>> {
 
 /// `password=…`, `api_key: …`, `Authorization: Bearer …`
 fn names_value(text: &str) -> bool {
-    const NAMES: [&str; 12] = [
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "secret_key",
-        "secretkey",
-        "api_key",
-        "apikey",
-        "api-key",
-        "_token",
-        "private_key",
-        "bearer",
-    ];
+    const NAMES: &str = "password passwd passphrase secret secret_key secretkey api_key apikey api-key _token private_key bearer";
     let lower = text.to_ascii_lowercase();
-    NAMES.iter().any(|name| {
+    NAMES.split(' ').any(|name| {
         lower.match_indices(name).any(|(at, _)| {
             let rest = &text[at + name.len()..];
             let rest = rest.trim_start_matches(['"', '\'', '`']);
-            match (*name, rest.chars().next()) {
+            match (name, rest.chars().next()) {
                 ("bearer", Some(' ')) => is_random_value(value(rest)),
                 // With a colon and a space words may follow as well as a value.
                 (_, Some(':')) if rest[1..].starts_with(' ') => is_random_value(value(&rest[1..])),

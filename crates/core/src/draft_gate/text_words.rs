@@ -3,7 +3,7 @@
 //! Draft and session are taken apart by the same rules. Names and figures must be the same in both; a word may be
 //! inflected otherwise. Punctuation parts clauses and sentences, because a word belongs to what stands beside it.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{collections::HashMap, ops::Range, sync::LazyLock};
 
 /// Words that add nothing to a claim, in the language that most agents answer in. A text without them is in a language
 /// of which nothing is known: there no word is taken to be one that may be left out.
@@ -58,8 +58,6 @@ pub(super) enum TokenKind {
     Turning,
     /// It makes what stands beside it less than a fact.
     Hedging,
-    /// It opens a clause.
-    Joining,
     /// It has figures or marks inside: a path, an id, a number.
     Name,
     /// Any other word.
@@ -84,15 +82,25 @@ impl TextWords {
         reader.words
     }
 
-    /// The tokens that a claim consists of.
-    pub(super) fn significant_tokens(&self) -> impl Iterator<Item = &WordToken> {
-        self.tokens.iter().filter(|token| token.kind != TokenKind::Free)
+    /// Where another text stands in this one from a token on.
+    pub(super) fn place_of(&self, other: &Self, from: usize) -> Option<Range<usize>> {
+        let length = other.tokens.len().max(1);
+        let is_it = |own: &[WordToken]| {
+            own.iter().map(|token| &token.text).eq(other.tokens.iter().map(|token| &token.text))
+        };
+        let start = from + self.tokens[from..].windows(length).position(is_it)?;
+        Some(start..start + length)
     }
 
     /// The tokens of each sentence, in order.
     pub(super) fn sentences(&self) -> impl Iterator<Item = &[WordToken]> {
         self.tokens.chunk_by(|one, next| one.sentence == next.sentence)
     }
+}
+
+/// The tokens that say something.
+pub(super) fn telling(tokens: &[WordToken]) -> impl Iterator<Item = &WordToken> {
+    tokens.iter().filter(|token| token.kind != TokenKind::Free)
 }
 
 impl WordToken {
@@ -106,7 +114,10 @@ impl WordToken {
                 is_tail(&self.text, &other.text) || is_short_hash(&self.text, &other.text)
             }
             (TokenKind::Word, TokenKind::Word | TokenKind::Free) => {
-                is_same_speaker(&self.text, &other.text) || is_inflected(&self.text, &other.text)
+                let is_speaker = |(others, agents): &(&[&str], &[&str])| {
+                    others.contains(&self.text.as_str()) && agents.contains(&other.text.as_str())
+                };
+                SPEAKERS.iter().any(is_speaker) || is_inflected(&self.text, &other.text)
             }
             _ => false,
         }
@@ -138,10 +149,6 @@ fn is_tail(tail: &str, path: &str) -> bool {
 fn is_short_hash(short: &str, hash: &str) -> bool {
     const SHORTEST: usize = 7;
     short.len() >= SHORTEST && hash.starts_with(short) && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-fn is_same_speaker(told: &str, own: &str) -> bool {
-    SPEAKERS.iter().any(|(others, agents)| others.contains(&told) && agents.contains(&own))
 }
 
 /// Whether two words are forms of one. What only names a deed does not bear that it was done: `add` is no `added`.
@@ -241,12 +248,11 @@ impl WordReader {
             word => word,
         };
         let kind = match word {
-            word if KINDS.contains_key(word) => KINDS[word],
             word if JOINING.contains(&word) => {
                 self.clause += 1;
-                TokenKind::Joining
+                TokenKind::Free
             }
-            _ => TokenKind::Word,
+            word => KINDS.get(word).copied().unwrap_or(TokenKind::Word),
         };
         self.push(word.to_owned(), kind);
         match cut {
@@ -308,7 +314,7 @@ mod tests {
                 TokenKind::Free => format!("({})", token.text),
                 TokenKind::Turning | TokenKind::Hedging => format!("!{}", token.text),
                 TokenKind::Name => format!("`{}`", token.text),
-                TokenKind::Joining | TokenKind::Word => token.text.clone(),
+                TokenKind::Word => token.text.clone(),
             };
             clause.iter().map(mark).collect::<Vec<_>>().join(" ")
         });
@@ -320,11 +326,11 @@ mod tests {
         let check = |text: &str, expect: &str| assert_eq!(show(text), expect, "{text}");
         check(
             "I chose `src/a.rs`, because it’s read-only.",
-            "(i) chose `src/a.rs` | because (it) read !only",
+            "(i) chose `src/a.rs` | (because) (it) read !only",
         );
         check("It didn't work; we can’t go on", "(it) (did) !not work | (we) !can !not go on");
         check("1,234 rows at 14:10, 82 kB", "`1234` rows at `14:10` | `82` kb");
-        check("C:\\repo\\a.rs and K-204", "c `repo/a.rs` | and `k-204`");
+        check("C:\\repo\\a.rs and K-204", "c `repo/a.rs` | (and) `k-204`");
         check("改了src/a.rs吗", "改 了 `src/a.rs` 吗");
         check("foo(bar, baz)", "foo | bar | baz");
     }

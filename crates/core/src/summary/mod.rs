@@ -29,7 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use self::tools::FileChange;
 pub(crate) use self::{
-    extraction::text, item_set::ItemSet, sentences::one_line, tool_activity::TAKEN_BACK_NOTE,
+    extraction::text,
+    item_set::ItemSet,
+    sentences::{SentenceForm, list_entry, one_line, sentences, split_sentences},
+    tool_activity::TAKEN_BACK_NOTE,
 };
 pub use self::{
     extraction::{summarise, summarise_for},
@@ -249,6 +252,11 @@ impl SummarySection {
 }
 
 impl SummaryItem {
+    /// An item without a key, of which no more is known than its words.
+    pub fn new(section: SummarySection, text: String, sources: SeqSet) -> Self {
+        Self { section, text, key: None, sources, detail: None }
+    }
+
     /// What makes it the same item in the next summary: its key, or its words.
     pub fn identity(&self) -> &str {
         self.key.as_deref().unwrap_or(&self.text)

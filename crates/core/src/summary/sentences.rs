@@ -22,7 +22,7 @@ pub(crate) struct Sentence {
     /// What it says, in one line, without its list mark.
     pub(crate) text: String,
     /// How it stands in its message.
-    pub(super) form: SentenceForm,
+    pub(crate) form: SentenceForm,
 }
 
 /// How a sentence stands in its message.
@@ -51,7 +51,7 @@ pub(crate) fn sentences(text: &str) -> Vec<Sentence> {
         match form {
             SentenceForm::Title => push(&line, form),
             SentenceForm::Plain | SentenceForm::Listed | SentenceForm::Pasted => {
-                for piece in split(&line) {
+                for piece in split_sentences(&line) {
                     push(piece, form);
                 }
             }
@@ -67,47 +67,32 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let mut line = String::new();
-    let mut length = 0;
     for word in text.split_whitespace() {
-        let space = usize::from(length > 0);
-        let letters = word.chars().count();
-        if length + space + letters > most {
-            let room = most.saturating_sub(length + space + 1);
-            // A word that begins well within the line is cut; one that hardly begins is left out.
-            if room > 16 || length == 0 {
-                if space == 1 {
-                    line.push(' ');
-                }
-                line.extend(word.chars().take(room));
-            }
-            if line.chars().count() >= most {
-                line.pop();
-            }
-            line.push('…');
-            return line;
-        }
-        if space == 1 {
+        if !line.is_empty() {
             line.push(' ');
         }
         line.push_str(word);
-        length += space + letters;
+        // No letter has more bytes.
+        if line.len() > most.saturating_mul(4) {
+            break;
+        }
     }
-    line
+    if line.char_indices().nth(most).is_none() {
+        return line;
+    }
+    let end = line.char_indices().nth(most.saturating_sub(1)).map_or(0, |(end, _)| end);
+    let (told, rest) = line.split_at(end);
+    // A word that begins well within the line is cut; one that hardly begins is left out.
+    let ends = rest.chars().take(2).any(|letter| letter == ' ');
+    let hardly_begins = |space: &usize| !ends && told[space + 1..].chars().count() <= 16;
+    let told = told.rfind(' ').filter(hardly_begins).map_or(told, |space| &told[..space]);
+    format!("{told}…")
 }
 
 /// Whether a text has no white space but single spaces within, as is told for ASCII only.
 fn is_one_line(text: &str) -> bool {
-    let mut before = b' ';
-    let single = text.bytes().all(|byte| {
-        let is_single = match byte {
-            b' ' => before != b' ',
-            b'\t'..=b'\r' => false,
-            _ => byte.is_ascii(),
-        };
-        before = byte;
-        is_single
-    });
-    single && (before != b' ' || text.is_empty())
+    let is_spaced = text.starts_with(' ') || text.ends_with(' ') || text.contains("  ");
+    !is_spaced && text.is_ascii() && !text.bytes().any(|byte| matches!(byte, b'\t'..=b'\r'))
 }
 
 /// What is left of a message without code, quotations and what clients add.
@@ -218,12 +203,8 @@ fn marked(line: &str) -> (&str, SentenceForm) {
     if let Some(title) = line.strip_prefix('#') {
         return (title.trim_start_matches('#').trim(), SentenceForm::Title);
     }
-    let number = line.find(|letter: char| !letter.is_ascii_digit()).filter(|end| (1..=3).contains(end));
-    let after_number = number.and_then(|end| line[end..].strip_prefix(['.', ')']));
-    let after_mark = line.strip_prefix(['-', '*', '•', '–', '+']);
-    let listed = after_number.or(after_mark).filter(|rest| rest.starts_with(' ')).map(str::trim);
+    let listed = list_entry(line);
     let body = listed.unwrap_or(line);
-    let body = ["[ ] ", "[x] ", "[X] "].iter().find_map(|tick| body.strip_prefix(tick)).unwrap_or(body);
     match listed {
         Some(_) => (body, SentenceForm::Listed),
         None if body.ends_with(':') || (body.starts_with("**") && body.ends_with("**")) => {
@@ -233,8 +214,18 @@ fn marked(line: &str) -> (&str, SentenceForm) {
     }
 }
 
+/// A line without its list mark and tick box, if it has a mark.
+pub(crate) fn list_entry(line: &str) -> Option<&str> {
+    let number = line.find(|letter: char| !letter.is_ascii_digit()).filter(|end| (1..=3).contains(end));
+    let after_number = number.and_then(|end| line[end..].strip_prefix(['.', ')']));
+    let rest = after_number.or_else(|| line.strip_prefix(['-', '*', '•', '–', '+']))?;
+    let body = rest.trim();
+    let is_entry = rest.is_empty() || rest.starts_with(char::is_whitespace);
+    is_entry.then(|| ["[ ] ", "[x] ", "[X] "].iter().find_map(|tick| body.strip_prefix(tick)).unwrap_or(body))
+}
+
 /// Splits a line after each full stop, exclamation or question mark that ends a sentence.
-fn split(line: &str) -> Vec<&str> {
+pub(crate) fn split_sentences(line: &str) -> Vec<&str> {
     if is_one_sentence(line) {
         return vec![line.trim()];
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use epitome_core::{
     draft_gate::{DraftFinish, DraftSource, verify},
-    summary::{SummarySection, summarise},
+    summary::{SummaryItem, SummarySection, summarise},
     tokens::Tokens,
 };
 
@@ -115,9 +115,11 @@ fn installed(story: &Story, section: SummarySection, lines: &[String]) -> BTreeS
     let verified = verify(&draft, DraftFinish::Complete, &wide, &meter()).unwrap();
     let new = verified.brief.items.iter().filter(|item| !ground.contains(&item.text));
     let new: Vec<String> = new.map(|item| words(&item.text)).collect();
+    let recorded = words(story.log);
     let is_new = |line: &&String| {
         let said = words(line.split(" [").next().unwrap_or_default());
-        new.iter().any(|text| text.contains(&said))
+        // The agent's own words may hold a lie's and say more.
+        new.iter().any(|text| *text == said || text.contains(&said) && !recorded.contains(text))
     };
     lines.iter().filter(is_new).cloned().collect()
 }
@@ -163,17 +165,23 @@ fn no_lie_is_installed_in_any_section() {
     assert!(believed.is_empty(), "{believed:#?}");
 }
 
+/// A model's words choose the recorded ones: these are told, whatever it changed.
 #[test]
 fn what_is_true_is_admitted_in_lightly_other_words() {
     let (mut admitted, mut refused) = (0, Vec::new());
     for story in &STORIES {
+        let events = read(story.log);
+        let wide = DraftSource { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(&events, None) };
         for truth in story.truths {
-            // What did not work has a section of its own.
-            let admits = |section| !installed(story, section, &[(*truth).to_owned()]).is_empty();
-            if !admits(SummarySection::KeyDecisions) && !admits(SummarySection::FailedApproaches) {
+            let draft = format!("## Key Decisions\n- {truth}\n");
+            let Ok(verified) = verify(&draft, DraftFinish::Complete, &wide, &meter()) else {
                 refused.push(format!("{}: {truth}", story.name));
-            } else {
-                admitted += 1;
+                continue;
+            };
+            admitted += 1;
+            let is_a_models = |item: &&SummaryItem| item.key.is_none() && item.detail.is_none();
+            for item in verified.brief.section(SummarySection::KeyDecisions).filter(is_a_models) {
+                assert!(story.log.contains(&item.text), "{}: {truth}: {}", story.name, item.text);
             }
         }
     }
