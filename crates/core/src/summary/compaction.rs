@@ -213,11 +213,6 @@ const LEAST_TRAIL: usize = 2_000;
 /// The letters of a token, about: code and names have three, prose has four.
 const LETTERS: usize = 3;
 
-/// The letters for so many tokens, about.
-fn letters(tokens: Tokens) -> usize {
-    usize::try_from(tokens.0).unwrap_or(usize::MAX).saturating_mul(LETTERS)
-}
-
 /// Why there is no compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CompactionError {
@@ -347,8 +342,7 @@ impl CompactionSettings {
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(CompactionError::NothingOld)?;
-        let cutting = cutting(line, standing, cut, self.caps.of_span(cut.covered));
-        Ok(CompactionSpan { focus: focus.cloned(), ..cutting })
+        Ok(cutting(line, standing, cut, self.caps.of_span(cut.covered), focus))
     }
 }
 
@@ -402,13 +396,10 @@ impl CompactionSpan {
             }
             // How many letters a token has is known from what was written.
             let told = size.less(shortest).0;
-            let per_token = if told == 0 {
-                LETTERS
-            } else {
-                (fits - least) / usize::try_from(told).unwrap_or(usize::MAX)
-            };
-            let more =
-                usize::try_from(most.less(size).0).unwrap_or(usize::MAX).saturating_mul(per_token.max(1));
+            let told = usize::try_from(told).unwrap_or(usize::MAX);
+            let per_token = (fits - least).checked_div(told).unwrap_or(LETTERS).max(1);
+            let left = usize::try_from(most.less(size).0).unwrap_or(usize::MAX);
+            let more = left.saturating_mul(per_token);
             let guess = fits.saturating_add(more);
             let tried = if guess < too_long { guess } else { fits.midpoint(too_long) };
             let longer = material.brief(&SectionCaps { trail: tried, ..self.caps });
@@ -442,7 +433,8 @@ impl CompactionSpan {
                 break;
             }
             self.caps.trail = self.caps.trail.min(brief.trail.letters().max(1));
-            let Some(caps) = self.caps.shrunk_by(letters(excess)) else { break };
+            let letters = usize::try_from(excess.0).unwrap_or(usize::MAX).saturating_mul(LETTERS);
+            let Some(caps) = self.caps.shrunk_by(letters) else { break };
             self.caps = caps;
             brief = material.brief(&self.caps);
         }
@@ -453,7 +445,7 @@ impl CompactionSpan {
     /// not a summary already.
     pub fn of_everything(context: &Context, line: &EventLine, drafting: &CompactionSettings) -> Option<Self> {
         let segments = &context.segments()[context.prefix_len()..];
-        let is_summary = |segment: &&Segment| matches!(segment.body(), SegmentBody::Summary(_));
+        let is_summary = |segment: &Segment| matches!(segment.body(), SegmentBody::Summary(_));
         segments.iter().find(|segment| !is_summary(segment))?;
         let cut = CutPoint {
             turn: context.last_turn().saturating_add(1),
@@ -462,11 +454,11 @@ impl CompactionSpan {
             kept: Tokens(0),
             is_progress: true,
         };
-        let standing = segments.iter().find(is_summary).and_then(|segment| match segment.body() {
+        let standing = segments.iter().find_map(|segment| match segment.body() {
             SegmentBody::Summary(event) => Some(event),
             _ => None,
         });
-        let mut whole = cutting(line, standing, &cut, drafting.caps.of_span(cut.covered));
+        let mut whole = cutting(line, standing, &cut, drafting.caps.of_span(cut.covered), None);
         let material = whole.material(None, &mut ReadingCache::default());
         let brief = whole.filled(context, drafting, &material);
         whole.gainful(brief, context, drafting, &material);
@@ -617,6 +609,7 @@ fn cutting(
     summary: Option<&Arc<LoggedEvent>>,
     cut: &CutPoint,
     caps: SectionCaps,
+    focus: Option<&SummaryFocus>,
 ) -> CompactionSpan {
     let (after, previous) = summary.and_then(|event| carried_summary(event)).unzip();
     let after = after.unwrap_or(Seq::START);
@@ -636,7 +629,7 @@ fn cutting(
         previous,
         events: line.events().filter(told).cloned().collect(),
         caps,
-        focus: None,
+        focus: focus.cloned(),
     }
 }
 
@@ -658,14 +651,8 @@ fn unread(event: &LoggedEvent, compaction: &Compaction, through: Seq) -> Structu
             (format!("An earlier summary begins: {}", one_line(&words, 600)), without_keys(&told))
         }
     };
-    let key = Some(format!("summary {at}"));
-    let item = SummaryItem {
-        section: SummarySection::SessionIntent,
-        text,
-        key,
-        sources: SeqSet::one(at),
-        detail: None,
-    };
+    let item = SummaryItem::new(SummarySection::SessionIntent, text, SeqSet::one(at));
+    let item = SummaryItem { key: Some(format!("summary {at}")), ..item };
     let request = FoldedRequest { last: at, concluded, ..FoldedRequest::default() };
     let entry = TrailEntry { at: through, what: TrailKind::Request(request) };
     let trail = Trail { entries: vec![entry] };

@@ -72,14 +72,8 @@ pub(super) fn read_constraints(
         if listed || standing || ended == ConstraintEnd::Replaced {
             let text = one_line(&sentence.text, MAX_ITEM_CHARS);
             let detail = Some(ItemDetail::Wish(ConstraintForce::Rule));
-            let sources = SeqSet::one(at);
-            ledger.put(SummaryItem {
-                section: SummarySection::Constraints,
-                text,
-                key: None,
-                sources,
-                detail,
-            });
+            let rule = SummaryItem::new(SummarySection::Constraints, text, SeqSet::one(at));
+            ledger.put(SummaryItem { detail, ..rule });
             // An order behind something that is asked for leaves that to be done.
             if clauses.opening_order().is_none() && clauses.order().is_some() {
                 heard = ConstraintExtent::Part;
@@ -97,7 +91,7 @@ fn orders_a_beginning(clauses: &SentenceClauses) -> bool {
 }
 
 /// What became of earlier constraints by a sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ConstraintEnd {
     Nothing,
     /// One or more hold no longer.
@@ -115,20 +109,13 @@ fn end(ledger: &mut ItemSet, at: Seq, sentence: &Sentence, new: &SentenceClauses
     let ended: Vec<(SummaryItem, ConstraintEnd)> = ledger
         .newest(SummarySection::Constraints)
         .take(LOOK_BACK)
-        .filter(|item| {
-            item.detail != Some(ItemDetail::Wish(ConstraintForce::Withdrawn))
-                && item.sources.last() < Some(at)
-        })
-        .filter(|item| item.text != text)
+        .filter(|item| holds(item) && item.sources.last() < Some(at) && item.text != text)
         .filter_map(|item| Some((item.clone(), replaces(new, &SentenceClauses::of(&item.text))?)))
         .collect();
     for (item, _) in &ended {
         withdraw(ledger, at, item, &text);
     }
-    match ended.iter().find(|(_, ended)| *ended == ConstraintEnd::Replaced).or(ended.first()) {
-        Some((_, ended)) => *ended,
-        None => ConstraintEnd::Nothing,
-    }
+    ended.iter().map(|(_, ended)| *ended).max().unwrap_or(ConstraintEnd::Nothing)
 }
 
 /// What a sentence makes of an earlier one; `None` if nothing.
@@ -164,8 +151,13 @@ fn is_same_frame(one: &[&str], other: &[&str]) -> bool {
 
 /// Where the newest constraint that holds was said.
 pub(super) fn newest_rule(ledger: &ItemSet) -> Option<Seq> {
-    let holds = |item: &&SummaryItem| item.detail != Some(ItemDetail::Wish(ConstraintForce::Withdrawn));
-    ledger.newest(SummarySection::Constraints).filter(holds).filter_map(|item| item.sources.last()).max()
+    let holding = ledger.newest(SummarySection::Constraints).filter(|item| holds(item));
+    holding.filter_map(|item| item.sources.last()).max()
+}
+
+/// Whether a constraint was not taken back.
+fn holds(item: &SummaryItem) -> bool {
+    item.detail != Some(ItemDetail::Wish(ConstraintForce::Withdrawn))
 }
 
 /// Marks everything that holds because of a message as taken back.
@@ -184,11 +176,7 @@ fn withdraw(ledger: &mut ItemSet, at: Seq, item: &SummaryItem, words: &str) {
         one_line(&item.text, MAX_ITEM_CHARS / 2),
         one_line(words, MAX_ITEM_CHARS / 2 - 30)
     );
-    ledger.put(SummaryItem {
-        section: SummarySection::Constraints,
-        text,
-        key: Some(item.identity().to_owned()),
-        sources: SeqSet::one(at),
-        detail: Some(ItemDetail::Wish(ConstraintForce::Withdrawn)),
-    });
+    let (key, detail) = (item.identity().to_owned(), ItemDetail::Wish(ConstraintForce::Withdrawn));
+    let past = SummaryItem::new(SummarySection::Constraints, text, SeqSet::one(at));
+    ledger.put(SummaryItem { key: Some(key), detail: Some(detail), ..past });
 }

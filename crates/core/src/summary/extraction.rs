@@ -15,11 +15,11 @@ use super::{
     focus::{FocusRanking, SummaryFocus},
     item_set::{ItemSet, SectionCaps},
     marker_words::SentenceClauses,
-    name_index::{IndexMaterial, NameIndex},
+    name_index::NameIndex,
     reading_cache::ReadingCache,
     requests::{self, MAX_ITEM_CHARS, has_no_request, read_request, request_text},
     sentences::one_line,
-    tool_activity::ToolActivity,
+    tool_activity::{ToolActivity, retire_stale_failures},
     trail::without_middle,
 };
 use crate::{
@@ -85,7 +85,7 @@ impl<'f> SummaryMaterial<'f> {
         let mut ledger = ItemSet::from_previous(previous);
         let closing = closing_answer_events(span);
         let mut extraction = SummaryExtraction {
-            activity: ToolActivity::from_items(&ledger),
+            activity: ToolActivity::default(),
             last_words: None,
             closing,
             is_acknowledged: false,
@@ -115,12 +115,7 @@ impl<'f> SummaryMaterial<'f> {
         let trail = is_told.then(|| carried.clone().extended_with(span, &paired, reading));
         let ranking = focus.zip(trail.as_ref()).and_then(|(focus, trail)| FocusRanking::of(focus, trail));
         let index = if caps.index > 0 {
-            NameIndex::of(&IndexMaterial {
-                calls: &paired.exchanges,
-                newest: last,
-                previous: ledger.index(),
-                carried: ledger.told_trail(),
-            })
+            NameIndex::of(&paired.exchanges, last, ledger.index(), ledger.told_trail())
         } else {
             NameIndex::default()
         };
@@ -212,7 +207,7 @@ impl<'r> SummaryExtraction<'r> {
     /// Says how things stand by the last event, and gives back what was read.
     fn finish(self, ledger: &mut ItemSet, last: Seq) -> &'r mut ReadingCache {
         requests::update_current_task(ledger);
-        self.activity.retire_stale_failures(ledger, last);
+        retire_stale_failures(ledger, last);
         if self.is_acknowledged {
             ledger.clear(SummarySection::CurrentTask);
         }
@@ -226,13 +221,9 @@ impl<'r> SummaryExtraction<'r> {
 /// Notes what the assistant said last; of long words also the end, which may ask something.
 fn said_last(ledger: &mut ItemSet, key: &str, at: Seq, words: &str) {
     ledger.remove(SummarySection::CurrentTask, key);
-    ledger.put(SummaryItem {
-        section: SummarySection::CurrentTask,
-        text: format!("Last said: {}", without_middle(&one_line(words, usize::MAX), MAX_ITEM_CHARS - 20)),
-        key: Some(key.to_owned()),
-        sources: SeqSet::one(at),
-        detail: None,
-    });
+    let text = format!("Last said: {}", without_middle(&one_line(words, usize::MAX), MAX_ITEM_CHARS - 20));
+    let said = SummaryItem::new(SummarySection::CurrentTask, text, SeqSet::one(at));
+    ledger.put(SummaryItem { key: Some(key.to_owned()), ..said });
 }
 
 /// The assistant's events that belong to an answer which calls nothing.

@@ -60,16 +60,16 @@ fn is_joining(word: &str) -> bool {
     word.chars().count() <= SHORT && word.chars().all(char::is_lowercase)
 }
 
-/// How much something has to do with a focus.
+/// How much something has to do with a focus, and how much more it is then worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum FocusRelevance {
     /// Nothing that is known.
     #[default]
-    Unrelated,
+    Unrelated = 1,
     /// It belongs to a request for which something was said or done that is about it.
-    SameRequest,
+    SameRequest = 2,
     /// It holds its words, or is about a file that does.
-    About,
+    About = 4,
 }
 
 impl FocusRelevance {
@@ -102,13 +102,8 @@ impl<'f> FocusRanking<'f> {
         if !about.contains(&true) {
             return None;
         }
-        let files: HashSet<&str> = trail
-            .entries
-            .iter()
-            .zip(&about)
-            .filter(|(_, about)| **about)
-            .filter_map(|(entry, _)| file(entry))
-            .collect();
+        let found = trail.entries.iter().zip(&about).filter(|(_, about)| **about);
+        let files: HashSet<&str> = found.filter_map(|(entry, _)| file(entry)).collect();
         for (entry, about) in trail.entries.iter().zip(&mut about) {
             *about |= file(entry).is_some_and(|path| files.contains(path));
         }

@@ -12,7 +12,11 @@ use super::{
     ConstraintForce, FoldedItems, IndexEntry, ItemDetail, MAX_PINS, StructuredSummary, SummaryItem,
     SummarySection, Trail,
 };
-use crate::{seq_set::SeqSet, standing_context::MAX_STANDING_CHARS, tokens::Tokens};
+use crate::{
+    seq_set::SeqSet,
+    standing_context::{MAX_STANDING_CHARS, StandingContext},
+    tokens::Tokens,
+};
 
 /// How many constraints are shown. Beyond it preferences are folded before rules, older ones before newer.
 pub const MAX_CONSTRAINTS: usize = 40;
@@ -127,10 +131,8 @@ impl SectionCaps {
 pub(crate) struct ItemSet {
     items: Vec<Option<SummaryItem>>,
     places: HashMap<(SummarySection, String), usize>,
-    folded: Vec<FoldedItems>,
-    trail: Trail,
-    carried_trail: Trail,
-    index: Vec<IndexEntry>,
+    /// What else the summary before says, without its items.
+    before: StructuredSummary,
 }
 
 impl ItemSet {
@@ -138,11 +140,11 @@ impl ItemSet {
     pub(crate) fn from_previous(previous: Option<&StructuredSummary>) -> Self {
         let mut ledger = Self::default();
         if let Some(previous) = previous {
-            previous.items.iter().for_each(|item| ledger.put(item.clone()));
-            ledger.folded.clone_from(&previous.folded);
-            ledger.trail.clone_from(&previous.trail);
-            ledger.carried_trail.clone_from(&previous.carried_trail);
-            ledger.index.clone_from(&previous.index);
+            let mut before = previous.clone();
+            for item in std::mem::take(&mut before.items) {
+                ledger.put(item);
+            }
+            ledger.before = StructuredSummary { standing: StandingContext::default(), focus: None, ..before };
         }
         ledger
     }
@@ -189,28 +191,29 @@ impl ItemSet {
     /// Takes an item out that no longer holds; it is counted instead.
     pub(crate) fn retire(&mut self, section: SummarySection, identity: &str) {
         if let Some(item) = self.remove(section, identity) {
-            fold(&mut self.folded, section, &[item]);
+            fold(&mut self.before.folded, section, &[item]);
         }
     }
 
     /// The trail of the summary before, as it is gone on from.
     pub(super) fn trail(&self) -> &Trail {
-        if self.carried_trail.is_empty() { &self.trail } else { &self.carried_trail }
+        let StructuredSummary { trail, carried_trail, .. } = &self.before;
+        if carried_trail.is_empty() { trail } else { carried_trail }
     }
 
     /// The trail of the summary before, as it was told.
     pub(super) fn told_trail(&self) -> &Trail {
-        &self.trail
+        &self.before.trail
     }
 
     /// Whether items of a section are only counted by now.
     pub(super) fn has_folded(&self, section: SummarySection) -> bool {
-        self.folded.iter().any(|folded| folded.section == section)
+        self.before.folded.iter().any(|folded| folded.section == section)
     }
 
     /// The index of the summary before.
     pub(super) fn index(&self) -> &[IndexEntry] {
-        &self.index
+        &self.before.index
     }
 
     /// The summary: items in order, each section within its cap.
@@ -219,13 +222,7 @@ impl ItemSet {
         for item in self.items.into_iter().flatten() {
             sections.entry(item.section).or_default().push(item);
         }
-        let mut brief = StructuredSummary {
-            folded: self.folded,
-            trail: self.trail,
-            carried_trail: self.carried_trail,
-            index: self.index,
-            ..StructuredSummary::default()
-        };
+        let mut brief = self.before;
         for (section, mut items) in sections {
             let too_many = items.len().saturating_sub(caps.of(section));
             if too_many > 0 {
@@ -246,38 +243,26 @@ impl ItemSet {
 fn fold(folded: &mut Vec<FoldedItems>, section: SummarySection, items: &[SummaryItem]) {
     let count = items.len() as u64;
     let sources = items.iter().map(|item| &item.sources);
-    let place = folded.iter().position(|folded| folded.section == section && folded.count > 0);
-    let place = place.unwrap_or_else(|| {
-        folded.push(FoldedItems { section, count: 0, sources: SeqSet::default() });
-        folded.len() - 1
-    });
-    let row = &mut folded[place];
-    row.count = row.count.saturating_add(count);
-    row.sources = SeqSet::union(sources.chain([&row.sources])).with_fewer_runs(FOLDED_SOURCES);
+    let known = folded.extract_if(.., |folded| folded.section == section && folded.count > 0).next();
+    let known = known.unwrap_or(FoldedItems { section, count: 0, sources: SeqSet::default() });
+    let sources = SeqSet::union(sources.chain([&known.sources])).with_fewer_runs(FOLDED_SOURCES);
+    folded.push(FoldedItems { section, count: known.count.saturating_add(count), sources });
 }
 
 /// What is folded later than others of its age.
 fn weight(item: &SummaryItem) -> u8 {
-    match &item.detail {
-        Some(ItemDetail::Wish(ConstraintForce::Withdrawn) | ItemDetail::Error { resolved: Some(_), .. }) => 0,
-        Some(ItemDetail::Wish(ConstraintForce::Rule)) => 2,
-        // What a model added gives way to what happened.
-        None if item.section == SummarySection::NextSteps || is_witnessed(item.section) => 0,
-        _ if item.section == SummarySection::SessionIntent
-            && item.key.as_deref() == Some(FIRST_REQUEST_KEY) =>
-        {
-            2
-        }
+    use SummarySection::{Errors, FailedApproaches, FilesModified, NextSteps, SessionIntent};
+    match (item.section, &item.detail) {
+        // What a model added gives way to what tools did or said.
+        (
+            _,
+            Some(ItemDetail::Wish(ConstraintForce::Withdrawn) | ItemDetail::Error { resolved: Some(_), .. }),
+        )
+        | (NextSteps | FilesModified | FailedApproaches | Errors, None) => 0,
+        (_, Some(ItemDetail::Wish(ConstraintForce::Rule))) => 2,
+        (SessionIntent, _) if item.key.as_deref() == Some(FIRST_REQUEST_KEY) => 2,
         _ => 1,
     }
-}
-
-/// Whether the items of a section are what tools did or said, unless a model added them.
-fn is_witnessed(section: SummarySection) -> bool {
-    matches!(
-        section,
-        SummarySection::FilesModified | SummarySection::FailedApproaches | SummarySection::Errors
-    )
 }
 
 #[cfg(test)]

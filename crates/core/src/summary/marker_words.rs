@@ -152,39 +152,22 @@ impl MarkerRole {
     }
 }
 
-/// Finds the markers of all roles in one pass over words that are parted by single spaces.
-struct MarkerSearch {
-    search: AhoCorasick,
-    /// The role of each pattern.
-    bits: Vec<u32>,
-}
-
-static SEARCH: LazyLock<MarkerSearch> = LazyLock::new(|| {
+/// Finds the markers of all roles in one pass over words that are parted by single spaces, and the role of each.
+static SEARCH: LazyLock<(AhoCorasick, Vec<u32>)> = LazyLock::new(|| {
     let pattern = |marker: &str| if is_unspaced(marker) { marker.to_owned() } else { format!(" {marker} ") };
-    let markers =
-        MARKERS.iter().flat_map(|(role, markers)| markers.iter().map(|marker| (role.bit(), *marker)));
+    let markers = MARKERS.iter().flat_map(|(role, markers)| markers.iter().map(|marker| (*role, *marker)));
     let (bits, patterns): (Vec<u32>, Vec<String>) =
-        markers.map(|(bit, marker)| (bit, pattern(marker))).unzip();
+        markers.map(|(role, marker)| (role.bit(), pattern(marker))).unzip();
     // A table for every letter: there are few markers, and all that users say is searched.
     let search = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(patterns);
-    MarkerSearch { search: search.expect("the table is small"), bits }
+    (search.expect("the table is small"), bits)
 });
-
-impl MarkerSearch {
-    /// The roles that have a marker among words, each of which stands between spaces.
-    fn roles_in(&self, words: &str) -> u32 {
-        let found = self.search.find_overlapping_iter(words);
-        found.fold(0, |roles, marker| roles | self.bits[marker.pattern().as_usize()])
-    }
-}
 
 /// A sentence in words, clause by clause.
 #[derive(Debug)]
 pub(super) struct SentenceClauses {
-    /// All of its words, each between spaces.
+    /// All of its words in small letters, each between spaces, a line a clause.
     words: String,
-    /// Where the clauses end in that.
-    ends: Vec<usize>,
     /// The words of each clause, once they are asked for: most sentences have no marker and are not looked into.
     split: OnceCell<Vec<Vec<String>>>,
     asks: bool,
@@ -199,30 +182,40 @@ impl SentenceClauses {
     }
 
     pub(super) fn of(sentence: &str) -> Self {
-        let mut words = WordList::with_room_for(sentence);
+        let mut words = String::with_capacity(sentence.len() + 4);
+        words.push(' ');
+        let end_word = |words: &mut String| {
+            words.truncate(words.trim_end_matches(['.', '-']).len());
+            if !words.ends_with(' ') {
+                words.push(' ');
+            }
+        };
         for letter in sentence.chars() {
+            let is_within_a_word = !words.ends_with(' ');
             match letter {
-                '\'' | '’' | '`' | '*' | '\u{64b}'..='\u{652}'
-                    if letter != '\'' || words.is_within_a_word() => {}
-                _ if letter.is_alphanumeric() || matches!(letter, '_' | '@' | '/') => words.push(letter),
-                '.' | '-' if words.is_within_a_word() => words.push(letter),
-                ',' | ';' | ':' | '(' | '—' | '–' | '!' | '?' | '、' | '，' | '：' | '؛' | '،' => {
-                    words.end_clause();
+                '\'' if is_within_a_word => {}
+                '’' | '`' | '*' | '\u{64b}'..='\u{652}' => {}
+                '.' | '-' if is_within_a_word => words.push(letter),
+                _ if letter.is_alphanumeric() || matches!(letter, '_' | '@' | '/') => {
+                    words.extend(letter.to_lowercase());
                 }
-                _ => words.end_word(),
+                ',' | ';' | ':' | '(' | '—' | '–' | '!' | '?' | '、' | '，' | '：' | '؛' | '،' => {
+                    end_word(&mut words);
+                    words.push_str("\n ");
+                }
+                _ => end_word(&mut words),
             }
         }
-        words.end_clause();
-        let WordList { words, ends, .. } = words;
+        end_word(&mut words);
         let asks = sentence.trim_end_matches(['"', ')', '*', ' ']).ends_with(['?', '？', '؟']);
-        let roles = SEARCH.roles_in(&words);
-        Self { words, ends, split: OnceCell::new(), asks, roles }
+        let found = SEARCH.0.find_overlapping_iter(&words);
+        let roles = found.fold(0, |roles, marker| roles | SEARCH.1[marker.pattern().as_usize()]);
+        Self { words, split: OnceCell::new(), asks, roles }
     }
 
     fn clauses(&self) -> &[Vec<String>] {
         self.split.get_or_init(|| {
-            let starts = std::iter::once(0).chain(self.ends.iter().copied());
-            let clauses = starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end]);
+            let clauses = self.words.lines().filter(|clause| !clause.trim().is_empty());
             clauses.map(|clause| clause.split_whitespace().map(str::to_owned).collect()).collect()
         })
     }
@@ -255,9 +248,8 @@ impl SentenceClauses {
     }
 
     fn may_order(&self) -> bool {
-        [MarkerRole::Always, MarkerRole::Never, MarkerRole::Forbidding]
-            .into_iter()
-            .any(|role| self.may_say(role))
+        let orders = [MarkerRole::Always, MarkerRole::Never, MarkerRole::Forbidding];
+        orders.into_iter().any(|role| self.may_say(role))
     }
 
     fn japanese(&self) -> Option<ClauseOrder> {
@@ -331,7 +323,10 @@ impl SentenceClauses {
                 !EMPTY.contains(&word.as_str())
                     && !MarkerRole::Pointing.markers().any(|marker| marker == word)
             };
-            let is_work = |word: &String| !DURATIONS.contains(&word.as_str()) && !word.starts_with(is_digit);
+            let is_work = |word: &String| {
+                !DURATIONS.contains(&word.as_str())
+                    && !word.starts_with(|letter: char| letter.is_ascii_digit())
+            };
             let is_taken = is_named(&clause[0]) && clause.get(end).is_some_and(is_work);
             is_taken.then(|| topic_of(&clause[end..]))
         };
@@ -375,52 +370,6 @@ impl SentenceClauses {
     /// Whether a role has a marker in the sentence, wherever that stands.
     fn may_say(&self, role: MarkerRole) -> bool {
         self.roles & role.bit() != 0
-    }
-}
-
-/// Words as they are read, in small letters.
-struct WordList {
-    words: String,
-    /// Where the open word begins.
-    open: usize,
-    ends: Vec<usize>,
-}
-
-impl WordList {
-    fn with_room_for(sentence: &str) -> Self {
-        let mut words = String::with_capacity(sentence.len() + 2);
-        words.push(' ');
-        Self { open: words.len(), words, ends: Vec::new() }
-    }
-
-    fn is_within_a_word(&self) -> bool {
-        self.words.len() > self.open
-    }
-
-    fn push(&mut self, letter: char) {
-        if letter.is_ascii() {
-            self.words.push(letter.to_ascii_lowercase());
-        } else {
-            self.words.extend(letter.to_lowercase());
-        }
-    }
-
-    fn end_word(&mut self) {
-        let word = &self.words[self.open..];
-        let length = word.trim_end_matches(['.', '-']).len();
-        self.words.truncate(self.open + length);
-        if length > 0 {
-            self.words.push(' ');
-            self.open = self.words.len();
-        }
-    }
-
-    fn end_clause(&mut self) {
-        self.end_word();
-        let before = self.ends.last().copied().unwrap_or(1);
-        if self.open > before {
-            self.ends.push(self.open);
-        }
     }
 }
 
@@ -503,10 +452,6 @@ fn is_ideographic(letter: char) -> bool {
     matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}')
 }
 
-fn is_digit(letter: char) -> bool {
-    letter.is_ascii_digit()
-}
-
 fn is_part_of(word: &str, roles: &[MarkerRole]) -> bool {
     roles.iter().flat_map(|role| role.markers()).any(|marker| marker.split(' ').any(|part| part == word))
 }
@@ -535,7 +480,8 @@ fn topic_of(clause: &[String]) -> Vec<String> {
             topic.extend(pairs.map(|pair| pair.iter().collect::<String>()));
         } else if word.chars().count() >= 3
             && !is_part_of(word, &ROLES)
-            && ![SOFTENERS, EMPTY].concat().contains(&word.as_str())
+            && !SOFTENERS.contains(&word.as_str())
+            && !EMPTY.contains(&word.as_str())
         {
             let bare = ["وال", "بال", "ال"].iter().find_map(|article| word.strip_prefix(article));
             topic.push(bare.unwrap_or(word).to_owned());

@@ -76,18 +76,6 @@ const VALUE: u64 = 9;
 /// An index of fewer letters than this does not say what was read or run: that would be most of it, and the number leads there.
 const SMALL: usize = 4_000;
 
-/// What an index is made of.
-pub(super) struct IndexMaterial<'a> {
-    /// The calls of what happened, with their results.
-    pub(super) calls: &'a [Exchange<'a>],
-    /// The newest event.
-    pub(super) newest: Seq,
-    /// What the index of what came before it says.
-    pub(super) previous: &'a [IndexEntry],
-    /// The trail of what came before it: names that stood in it may stand there no longer.
-    pub(super) carried: &'a Trail,
-}
-
 /// All names of a span and of what came before it.
 #[derive(Default)]
 pub(super) struct NameIndex {
@@ -108,9 +96,9 @@ struct KnownName {
 }
 
 impl NameIndex {
-    /// Reads everything.
-    pub(super) fn of(material: &IndexMaterial<'_>) -> Self {
-        let IndexMaterial { calls, newest, previous, carried } = *material;
+    /// Reads the calls up to the newest event, on top of the index of what came before them and of the trail: names that stood
+    /// in it may stand there no longer.
+    pub(super) fn of(calls: &[Exchange<'_>], newest: Seq, previous: &[IndexEntry], carried: &Trail) -> Self {
         let newest = previous.first().map_or(newest, |entry| newest.max(entry.at));
         let mut index = Self { newest, ..Self::default() };
         index.carry(previous, carried);
@@ -127,7 +115,8 @@ impl NameIndex {
         index
     }
 
-    /// The index beside a trail, the newest result first, within `cap` letters. What stands in the trail is not told again.
+    /// The index beside a trail, the newest result first: the names that are worth most for their length, within `cap` letters.
+    /// What stands in the trail is not told again, and names that hold words of a focus come first.
     pub(super) fn entries_beside(
         &self,
         trail: &Trail,
@@ -137,7 +126,43 @@ impl NameIndex {
         if cap == 0 || self.known.is_empty() {
             return Vec::new();
         }
-        self.chosen(&self.told_in(trail), ranking, cap)
+        let told = self.told_in(trail);
+        let of = |source: usize| if cap < SMALL { "" } else { self.sources[source].1.as_str() };
+        let untold = self.known.iter().filter(|(name, _)| !told.contains(name.as_str()));
+        let mut ranked: Vec<((bool, u64), &str, &KnownName)> = untold
+            .map(|(name, known)| {
+                let (at, _) = self.sources[known.source];
+                // Results hold many names that have nothing to do with a focus: these still compete.
+                let factor = ranking.map_or(FocusRelevance::Unrelated, |ranking| ranking.event(at)) as u64;
+                let worth = worth(name, known, self.newest.0.saturating_sub(at.0)).saturating_mul(factor);
+                ((ranking.is_some_and(|ranking| ranking.is_in(name)), worth), name.as_str(), known)
+            })
+            .collect();
+        ranked.sort_by(|one, other| (other.0, one.1).cmp(&(one.0, other.1)));
+        let mut entries: BTreeMap<usize, Vec<IndexedName>> = BTreeMap::new();
+        let mut told_with_value = HashSet::new();
+        let mut left = cap;
+        for (_, name, known) in ranked {
+            if told_with_value.contains(name) {
+                continue;
+            }
+            let (at, of) = (self.sources[known.source].0, of(known.source));
+            let is_open = entries.contains_key(&known.source);
+            let opening = if is_open { 0 } else { AROUND + at.to_string().len() + of.len() };
+            // What was read or run is told already.
+            let length = if of.contains(name) { 0 } else { name.len() + 1 };
+            let Some(rest) = left.checked_sub(length + opening) else { continue };
+            left = rest;
+            told_with_value.extend(name_of(name));
+            let name = IndexedName { name: name.to_owned(), met: known.met };
+            entries.entry(known.source).or_default().push(name);
+        }
+        let entry = |(source, mut names): (usize, Vec<IndexedName>)| {
+            names.retain(|name| !told_with_value.contains(name.name.as_str()));
+            names.sort_by(|one, other| one.name.cmp(&other.name));
+            IndexEntry { of: of(source).to_owned(), at: self.sources[source].0, names }
+        };
+        entries.into_iter().rev().map(entry).collect()
     }
 
     /// Takes over what index and trail of what came before say, by the places that they name: a name is where it stood last.
@@ -150,11 +175,9 @@ impl NameIndex {
             let mut names: BTreeMap<String, u32> = BTreeMap::new();
             let arguments = arguments(&call.arguments);
             let texts = arguments.iter().map(AsRef::as_ref).chain([call.output.as_str()]);
-            texts.flat_map(whole_words).for_each(|piece| {
-                names_in(piece, &mut |name| {
-                    names.insert(name.to_owned(), 1);
-                });
-            });
+            for piece in texts.flat_map(whole_words) {
+                names_in(piece, &mut |name| names.extend([(name.to_owned(), 1)]));
+            }
             (at, one_line(&format!("{} {}", call.tool, call.arguments), OF), names)
         });
         let mut carried: Vec<(Seq, String, BTreeMap<String, u32>)> = indexed.chain(told).collect();
@@ -177,11 +200,7 @@ impl NameIndex {
         };
         trail.visit_texts(&mut tell);
         // They are written as JSON, and were read as what it says.
-        for (_, call) in trail.calls() {
-            for text in arguments(&call.arguments) {
-                tell(&text);
-            }
-        }
+        trail.calls().flat_map(|(_, call)| arguments(&call.arguments)).for_each(|text| tell(&text));
         told
     }
 
@@ -207,53 +226,6 @@ impl NameIndex {
         known.met = known.met.saturating_add(times);
         known.crowd = known.crowd.min(crowd);
     }
-
-    /// The names that are worth most for their length, as many as there is room for, at their sources.
-    /// Those that hold words of a focus come first.
-    fn chosen(
-        &self,
-        told: &HashSet<&str>,
-        ranking: Option<&FocusRanking<'_>>,
-        cap: usize,
-    ) -> Vec<IndexEntry> {
-        let of = |source: usize| if cap < SMALL { "" } else { self.sources[source].1.as_str() };
-        let untold = self.known.iter().filter(|(name, _)| !told.contains(name.as_str()));
-        let mut ranked: Vec<((bool, u64), &str, &KnownName)> = untold
-            .map(|(name, known)| {
-                let (at, _) = self.sources[known.source];
-                let factor = ranking.map_or(1, |ranking| factor(ranking.event(at)));
-                let worth = worth(name, known, self.newest.0.saturating_sub(at.0)).saturating_mul(factor);
-                ((ranking.is_some_and(|ranking| ranking.is_in(name)), worth), name.as_str(), known)
-            })
-            .collect();
-        ranked.sort_by(|one, other| (other.0, one.1).cmp(&(one.0, other.1)));
-        let mut entries: BTreeMap<usize, Vec<IndexedName>> = BTreeMap::new();
-        let mut told_with_value = HashSet::new();
-        let mut left = cap;
-        for (_, name, known) in ranked {
-            if told_with_value.contains(name) {
-                continue;
-            }
-            let (at, of) = (self.sources[known.source].0, of(known.source));
-            let is_open = entries.contains_key(&known.source);
-            let opening = if is_open { 0 } else { AROUND + at.to_string().len() + of.len() };
-            // What was read or run is told already.
-            let length = if of.contains(name) { 0 } else { name.len() + 1 };
-            let Some(rest) = left.checked_sub(length + opening) else { continue };
-            left = rest;
-            told_with_value.extend(name_of(name));
-            entries
-                .entry(known.source)
-                .or_default()
-                .push(IndexedName { name: name.to_owned(), met: known.met });
-        }
-        let entry = |(source, mut names): (usize, Vec<IndexedName>)| {
-            names.retain(|name| !told_with_value.contains(name.name.as_str()));
-            names.sort_by(|one, other| one.name.cmp(&other.name));
-            IndexEntry { of: of(source).to_owned(), at: self.sources[source].0, names }
-        };
-        entries.into_iter().rev().map(entry).collect()
-    }
 }
 
 /// What a call was given, without what each of its arguments is called.
@@ -264,16 +236,6 @@ fn arguments(json: &str) -> Vec<Cow<'_, str>> {
         Err(_) => texts.push(Cow::Borrowed(json)),
     }
     texts
-}
-
-/// How much more a name is worth that stood in something which has to do with a focus. Results hold many names that do not:
-/// these still compete.
-fn factor(relevance: FocusRelevance) -> u64 {
-    match relevance {
-        FocusRelevance::About => 4,
-        FocusRelevance::SameRequest => 2,
-        FocusRelevance::Unrelated => 1,
-    }
 }
 
 /// What a name is worth for a letter. How the forms compare is how often names of each came up again in real sessions.
@@ -467,7 +429,7 @@ mod tests {
     fn of(span: &[Arc<LoggedEvent>], previous: &[IndexEntry], carried: &Trail) -> NameIndex {
         let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
         let newest = span.last().map_or(Seq::START, |event| event.id.seq);
-        NameIndex::of(&IndexMaterial { calls: &paired.exchanges, newest, previous, carried })
+        NameIndex::of(&paired.exchanges, newest, previous, carried)
     }
 
     /// A command and what it said, as events `at` and the one after it.

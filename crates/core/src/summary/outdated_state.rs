@@ -19,20 +19,16 @@ impl StructuredSummary {
     /// The same without the state that is another by the end of a context, of which everything from `first_kept` on stays.
     pub(super) fn without_outdated(self, context: &Context, first_kept: Seq) -> Self {
         let kept = context.segments().iter().filter(|segment| !segment.is_before(first_kept));
-        let events: BTreeMap<Seq, Arc<LoggedEvent>> =
-            kept.flat_map(events).map(|event| (event.id.seq, event)).collect();
-        let events: Vec<Arc<LoggedEvent>> =
-            events.into_values().filter(|event| event.id.seq >= first_kept).collect();
+        let events = kept.flat_map(events).filter(|event| event.id.seq >= first_kept);
+        let events: BTreeMap<Seq, Arc<LoggedEvent>> = events.map(|event| (event.id.seq, event)).collect();
+        let events: Vec<Arc<LoggedEvent>> = events.into_values().collect();
         if events.is_empty() {
             return self;
         }
         let before = Self { items: self.items.clone(), ..Self::default() };
-        let caps = SectionCaps {
-            errors: usize::MAX,
-            next_steps: usize::MAX,
-            session_intent: usize::MAX,
-            ..SectionCaps::default()
-        };
+        let all = usize::MAX;
+        let caps =
+            SectionCaps { errors: all, next_steps: all, session_intent: all, ..SectionCaps::default() };
         let now = summarise(&events, Some(&before), &caps);
         let items = self.items.into_iter().filter_map(|item| current(item, &now)).collect();
         Self { items, ..self }
@@ -45,8 +41,8 @@ fn current(item: SummaryItem, now: &StructuredSummary) -> Option<SummaryItem> {
     let unchanged = || same().is_some_and(|newer| newer.text == item.text);
     match (item.section, &item.detail) {
         // A message of the user may be told under another key by now.
-        (SummarySection::CurrentTask, _) => {
-            now.section(SummarySection::CurrentTask).any(|newer| newer.text == item.text).then_some(item)
+        (section @ SummarySection::CurrentTask, _) => {
+            now.section(section).any(|newer| newer.text == item.text).then_some(item)
         }
         (SummarySection::NextSteps, Some(ItemDetail::Step(_))) => {
             same().filter(|newer| newer.sources == item.sources && !now.is_overtaken(newer)).cloned()
@@ -54,12 +50,11 @@ fn current(item: SummaryItem, now: &StructuredSummary) -> Option<SummaryItem> {
         (SummarySection::Errors, Some(ItemDetail::Error { resolved: None, .. })) => {
             unchanged().then_some(item)
         }
-        (
-            SummarySection::Constraints,
-            Some(ItemDetail::Wish(ConstraintForce::Rule | ConstraintForce::Preference)),
-        ) => same()
-            .is_none_or(|newer| newer.detail != Some(ItemDetail::Wish(ConstraintForce::Withdrawn)))
-            .then_some(item),
+        (SummarySection::Constraints, Some(detail)) => {
+            let withdrawn = ItemDetail::Wish(ConstraintForce::Withdrawn);
+            let holds = same().is_none_or(|newer| newer.detail.as_ref() != Some(&withdrawn));
+            (*detail == withdrawn || holds).then_some(item)
+        }
         _ => Some(item),
     }
 }
@@ -72,11 +67,7 @@ fn events(segment: &Segment) -> Vec<Arc<LoggedEvent>> {
             VisibleOutcome::Returned { event: result, .. } => vec![Arc::clone(event), Arc::clone(result)],
             VisibleOutcome::Unanswered => vec![Arc::clone(event)],
         },
-        SegmentBody::Prefix(_)
-        | SegmentBody::Instruction(_)
-        | SegmentBody::Carried(_)
-        | SegmentBody::Summary(_)
-        | SegmentBody::Note(_) => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

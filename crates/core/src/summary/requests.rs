@@ -82,13 +82,8 @@ pub(super) fn read_request(
     }
     become_task(ledger, at, if first { FIRST_REQUEST_TEXT } else { &text });
     let key = first.then(|| FIRST_REQUEST_KEY.to_owned());
-    ledger.put(SummaryItem {
-        section: SummarySection::SessionIntent,
-        text,
-        key,
-        sources: SeqSet::one(at),
-        detail: None,
-    });
+    let request = SummaryItem::new(SummarySection::SessionIntent, text, SeqSet::one(at));
+    ledger.put(SummaryItem { key, ..request });
 }
 
 /// Makes a message the current task.
@@ -109,8 +104,12 @@ fn become_task(ledger: &mut ItemSet, at: Seq, text: &str) {
         Some(question) => format!("{text} (answers: “{question}”)"),
         None => text.to_owned(),
     };
-    let (key, sources) = (Some(NEWEST.to_owned()), SeqSet::one(at));
-    ledger.put(SummaryItem { section: SummarySection::CurrentTask, text, key, sources, detail: None });
+    put_task(ledger, text, SeqSet::one(at));
+}
+
+fn put_task(ledger: &mut ItemSet, text: String, sources: SeqSet) {
+    let task = SummaryItem::new(SummarySection::CurrentTask, text, sources);
+    ledger.put(SummaryItem { key: Some(NEWEST.to_owned()), ..task });
 }
 
 /// The question that a text ends with; empty if it ends otherwise.
@@ -130,21 +129,17 @@ fn question(text: &str) -> &str {
 pub(super) fn settle_question(ledger: &mut ItemSet, at: Seq, text: &str) {
     let asked = |message: &SummaryItem| !question(&message.text).is_empty();
     let Some(newest) = messages(ledger).into_iter().next().filter(asked) else { return };
-    let task = ledger
-        .get(SummarySection::CurrentTask, NEWEST)
-        .filter(|task| task.sources == newest.sources)
-        .cloned();
-    if let Some(task) = task {
+    let task = ledger.get(SummarySection::CurrentTask, NEWEST);
+    if task.is_some_and(|task| task.sources == newest.sources) {
         ledger.remove(SummarySection::CurrentTask, NEWEST);
-        ledger.put(SummaryItem { text: text.to_owned(), sources: SeqSet::one(at), ..task });
+        put_task(ledger, text.to_owned(), SeqSet::one(at));
     }
 }
 
 /// Whether the newest request was reported on, and nothing was asked in the report.
 pub(super) fn is_reported(ledger: &ItemSet) -> bool {
-    ledger
-        .get(SummarySection::CurrentTask, REPORT_KEY)
-        .is_some_and(|report| question(&report.text).is_empty())
+    let report = ledger.get(SummarySection::CurrentTask, REPORT_KEY);
+    report.is_some_and(|report| question(&report.text).is_empty())
 }
 
 /// Says what the current task is by now.
@@ -164,8 +159,7 @@ pub(super) fn update_current_task(ledger: &mut ItemSet) {
         }
         let is_first = owner.key.as_deref() == Some(FIRST_REQUEST_KEY);
         let text = if is_first { FIRST_REQUEST_TEXT.to_owned() } else { owner.text.clone() };
-        let (key, sources) = (Some(NEWEST.to_owned()), owner.sources.clone());
-        ledger.put(SummaryItem { section: SummarySection::CurrentTask, text, key, sources, detail: None });
+        put_task(ledger, text, owner.sources.clone());
     }
 }
 

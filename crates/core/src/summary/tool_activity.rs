@@ -55,8 +55,6 @@ pub(crate) const TAKEN_BACK_NOTE: &str = "was taken back";
 /// What is remembered of the work, from call to call.
 #[derive(Debug, Default)]
 pub(super) struct ToolActivity {
-    /// What failed and has not worked since, oldest first.
-    failed: Vec<FailedCall>,
     /// Changes of files, in order, and where they were committed last.
     changes: Vec<(Seq, String)>,
     committed: usize,
@@ -78,18 +76,6 @@ struct FailedCall {
 }
 
 impl ToolActivity {
-    /// Goes on where the summary before stopped.
-    pub(super) fn from_items(ledger: &ItemSet) -> Self {
-        let open = ledger.newest(SummarySection::Errors).filter_map(|item| {
-            let Some(ItemDetail::Error { of, words, resolved: None, .. }) = &item.detail else { return None };
-            let (subject, words, sources) = (of.clone(), words.clone(), item.sources.clone());
-            Some(FailedCall { subject, words, sources, identity: item.identity().to_owned() })
-        });
-        let mut failed: Vec<FailedCall> = open.collect();
-        failed.reverse();
-        Self { failed, ..Self::default() }
-    }
-
     /// Takes a call with its outcome.
     pub(super) fn record(&mut self, ledger: &mut ItemSet, exchange: &Exchange<'_>) {
         let call = exchange.call;
@@ -140,7 +126,7 @@ impl ToolActivity {
             {
                 let words = one_line(&failed.words, ERROR);
                 let identity = key(&format!("{}: {words}", kinds(&subject).join(" ")));
-                self.fail(ledger, FailedCall { subject, words, sources, identity });
+                fail(ledger, &FailedCall { subject, words, sources, identity });
             }
             // That a file can be read says nothing of an edit of it.
             (Some(_), None) if subject.starts_with('`') || !is_lookup => {
@@ -162,15 +148,8 @@ impl ToolActivity {
         let read = sentences(&said);
         read_constraints(ledger, at, &read, &SentenceClauses::of_all(&read));
         let text = one_line(&format!("The user answered: {said}"), MAX_ITEM_CHARS);
-        let sources = sources.clone();
         settle_question(ledger, at, &text);
-        ledger.put(SummaryItem {
-            section: SummarySection::KeyDecisions,
-            text,
-            key: None,
-            sources,
-            detail: None,
-        });
+        ledger.put(SummaryItem::new(SummarySection::KeyDecisions, text, sources.clone()));
         true
     }
 
@@ -219,28 +198,9 @@ impl ToolActivity {
         }
     }
 
-    fn fail(&mut self, ledger: &mut ItemSet, mut failed: FailedCall) {
-        let is_same = |known: &mut FailedCall| known.words == failed.words && known.subject == failed.subject;
-        if let Some(known) = self.failed.extract_if(.., is_same).last() {
-            failed.identity = known.identity;
-        }
-        // Of what fails otherwise now, only the newest words are how it fails.
-        for older in self.of_kind(&failed.subject) {
-            note_error(ledger, &older, Some("later failed otherwise".to_owned()));
-        }
-        let times = note_error(ledger, &failed, None);
-        // That a command fails again is something of the work; a tool that was used wrongly is not. Of long commands only the
-        // beginnings may be the same.
-        if times > 1 && failed.subject.starts_with('`') && !failed.subject.ends_with("…`") {
-            let text = tale(&failed, times, "");
-            attempt(ledger, text, tale_key(&failed), &failed.sources, AttemptEnding::Open);
-        }
-        self.failed.push(failed);
-    }
-
     /// Something worked: what of its kind had failed is past.
-    fn work(&mut self, ledger: &mut ItemSet, subject: &str, sources: &SeqSet) {
-        for failed in self.of_kind(subject) {
+    fn work(&self, ledger: &mut ItemSet, subject: &str, sources: &SeqSet) {
+        for failed in open_failures(ledger).filter(|failed| failed.is_of_kind(subject)).collect::<Vec<_>>() {
             let how = self.how(&failed, subject, sources);
             let passed = FailedCall { sources: sources.clone(), ..failed };
             let times = note_error(ledger, &passed, Some(format!("later passed: {how}")));
@@ -254,14 +214,6 @@ impl ToolActivity {
         }
     }
 
-    /// Takes out what failed of the kind of something that was tried again.
-    fn of_kind(&mut self, subject: &str) -> Vec<FailedCall> {
-        let tried = kinds(subject);
-        let is_meant =
-            |failed: &mut FailedCall| kinds(&failed.subject).iter().any(|kind| tried.contains(kind));
-        self.failed.extract_if(.., is_meant).collect()
-    }
-
     /// What worked, and what was changed before it did.
     fn how(&self, failed: &FailedCall, subject: &str, sources: &SeqSet) -> String {
         let (since, end) = (failed.sources.last().unwrap_or_default(), sources.first().unwrap_or_default());
@@ -270,15 +222,49 @@ impl ToolActivity {
         let subject = one_line(subject, MAX_SUBJECT_CHARS);
         if changed.is_empty() { subject } else { format!("{subject} after changing {changed}") }
     }
+}
 
-    /// Tells failures as past that nobody saw for long: so many events, or since before the newest request.
-    pub(super) fn retire_stale_failures(&self, ledger: &mut ItemSet, last: Seq) {
-        let before = current_work_start(ledger);
-        for failed in &self.failed {
-            let at = failed.sources.last().unwrap_or_default();
-            if at < before || last.0.saturating_sub(at.0) > RECENT {
-                note_error(ledger, failed, Some("not seen again".to_owned()));
-            }
+impl FailedCall {
+    /// Whether it is of the kind of something that was tried again.
+    fn is_of_kind(&self, tried: &str) -> bool {
+        let tried = kinds(tried);
+        kinds(&self.subject).iter().any(|kind| tried.contains(kind))
+    }
+}
+
+/// What failed and has not worked since.
+fn open_failures(ledger: &ItemSet) -> impl Iterator<Item = FailedCall> {
+    ledger.newest(SummarySection::Errors).filter_map(|item| {
+        let Some(ItemDetail::Error { of, words, resolved: None, .. }) = &item.detail else { return None };
+        let (subject, words, sources) = (of.clone(), words.clone(), item.sources.clone());
+        Some(FailedCall { subject, words, sources, identity: item.identity().to_owned() })
+    })
+}
+
+/// Something failed.
+fn fail(ledger: &mut ItemSet, failed: &FailedCall) {
+    // Of what fails otherwise now, only the newest words are how it fails.
+    let is_other =
+        |older: &FailedCall| older.identity != failed.identity && older.is_of_kind(&failed.subject);
+    for older in open_failures(ledger).filter(is_other).collect::<Vec<_>>() {
+        note_error(ledger, &older, Some("later failed otherwise".to_owned()));
+    }
+    let times = note_error(ledger, failed, None);
+    // That a command fails again is something of the work; a tool that was used wrongly is not. Of long commands only the
+    // beginnings may be the same.
+    if times > 1 && failed.subject.starts_with('`') && !failed.subject.ends_with("…`") {
+        let text = tale(failed, times, "");
+        attempt(ledger, text, tale_key(failed), &failed.sources, AttemptEnding::Open);
+    }
+}
+
+/// Tells failures as past that nobody saw for long: so many events, or since before the newest request.
+pub(super) fn retire_stale_failures(ledger: &mut ItemSet, last: Seq) {
+    let before = current_work_start(ledger);
+    for failed in open_failures(ledger).collect::<Vec<_>>() {
+        let at = failed.sources.last().unwrap_or_default();
+        if at < before || last.0.saturating_sub(at.0) > RECENT {
+            note_error(ledger, &failed, Some("not seen again".to_owned()));
         }
     }
 }

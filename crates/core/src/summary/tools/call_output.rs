@@ -36,28 +36,12 @@ pub(super) enum CallStatus {
 const WRAPPING: usize = 8;
 
 /// How a result begins that stands for a call which was never run.
-const REFUSED: [&str; 8] = [
-    "The user doesn't want to",
-    "User rejected",
-    "[Request interrupted by user",
-    "<tool_use_error>",
-    "Permission ",
-    "rejected by user",
-    "Tool execution was cancelled",
-    "The user rejected",
-];
+const REFUSED: &str = "The user doesn't want to|User rejected|[Request interrupted by user|<tool_use_error>|Permission |\
+    rejected by user|Tool execution was cancelled|The user rejected";
 
 /// How lines of a wrapping begin that stand before an output: Codex's and Gemini's.
-const BEFORE: [&str; 8] = [
-    "Command: ",
-    "Chunk ID: ",
-    "Wall time",
-    "Process running with",
-    "Original token count: ",
-    "Total output lines: ",
-    "Script ",
-    "Directory: ",
-];
+const BEFORE: &str = "Command: |Chunk ID: |Wall time|Process running with|Original token count: |Total output lines: |Script |\
+    Directory: ";
 
 /// The same behind an output, but for exit codes: Gemini's.
 const BEHIND: [&str; 4] = ["Error: (none)", "Signal: ", "Background PIDs: ", "Process Group PGID: "];
@@ -73,7 +57,7 @@ impl<'a> CallOutput<'a> {
             outcome.exit = exit.or(outcome.exit);
             outcome.body = Cow::Owned(inner);
         }
-        let refused = REFUSED.iter().any(|words| outcome.body.trim_start().starts_with(words));
+        let refused = REFUSED.split('|').any(|words| outcome.body.trim_start().starts_with(words));
         outcome.end = match outcome.exit {
             None if refused => CallStatus::Refused,
             Some(0) | None if !result.error => CallStatus::Fine,
@@ -135,7 +119,7 @@ fn framed(body: &str) -> Option<(String, Option<i64>)> {
             is_marked = true;
             break;
         }
-        if code.is_none() && !BEFORE.iter().any(|begins| bare.starts_with(begins)) {
+        if code.is_none() && !BEFORE.split('|').any(|begins| bare.starts_with(begins)) {
             break;
         }
         start += line.len();
@@ -160,19 +144,13 @@ fn framed(body: &str) -> Option<(String, Option<i64>)> {
 
 /// The exit code that a line of a wrapping tells: `Exit code: 2`, `[Command finished with exit code 2]`.
 fn exit_code(line: &str) -> Option<i64> {
-    const STARTS: [&str; 6] = [
-        "exit code",
-        "process exited with",
-        "command exited with",
-        "command failed with",
-        "command finished with",
-        "the command completed with",
-    ];
+    const STARTS: &str = "exit code|process exited with|command exited with|command failed with|command finished with|\
+        the command completed with";
     let bare = line.trim_matches(['[', ']', '(', ')', '.']).to_ascii_lowercase();
     if let Some(tagged) = bare.strip_prefix("<returncode>") {
         return tagged.strip_suffix("</returncode>")?.parse().ok();
     }
-    STARTS.iter().find(|start| bare.starts_with(*start))?;
+    STARTS.split('|').find(|start| bare.starts_with(start))?;
     let (words, code) = bare.rsplit_once(' ')?;
     words.trim_end_matches(':').ends_with("code").then(|| code.parse().ok())?
 }

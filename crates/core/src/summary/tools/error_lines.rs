@@ -108,16 +108,7 @@ fn is_own(line: &str, programs: &[String]) -> bool {
 /// `ValueError: x`, `FAILED x`, `panicked at x`.
 fn is_sure(line: &str) -> bool {
     const STARTS: [&str; 6] = ["FAIL", "--- FAIL", "E   ", "npm ERR", "npm error", "panic"];
-    const PARTS: [&str; 8] = [
-        " panicked at ",
-        "... FAILED",
-        ": command not found",
-        "[rejected]",
-        ": error TS",
-        "  error  ",
-        " DATA RACE",
-        "Failure in test",
-    ];
+    const PARTS: &str = " panicked at |... FAILED|: command not found|[rejected]|: error TS|  error  | DATA RACE|Failure in test";
     let is_error = |name: &str| {
         let own = name.rsplit(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or(name);
         let whole =
@@ -137,27 +128,15 @@ fn is_sure(line: &str) -> bool {
     });
     named
         || STARTS.iter().any(|start| line.starts_with(start))
-        || PARTS.iter().any(|part| line.contains(part))
+        || PARTS.split('|').any(|part| line.contains(part))
         || !line.contains(' ') && is_error(line) && line.len() > 9
 }
 
 /// A line that only says that something before it failed.
 fn is_echo(line: &str) -> bool {
-    const STARTS: [&str; 12] = [
-        "make: ***",
-        "make[",
-        "npm ERR! code",
-        "npm error code",
-        "npm error path",
-        "npm error command",
-        "error: could not compile",
-        "error: test failed",
-        "FAIL\t",
-        "ERR_PNPM_",
-        "exit status ",
-        "test result: FAILED",
-    ];
-    line == "FAIL" || STARTS.iter().any(|start| line.starts_with(start))
+    const STARTS: &str = "make: ***|make[|npm ERR! code|npm error code|npm error path|npm error command|error: could not compile|\
+        error: test failed|FAIL\t|ERR_PNPM_|exit status |test result: FAILED";
+    line == "FAIL" || STARTS.split('|').any(|start| line.starts_with(start))
 }
 
 /// A place in a file with something said about it: `src/a.go:4:2: undefined: b`.
@@ -173,26 +152,10 @@ fn is_placed(line: &str) -> bool {
 
 /// Whether a line has a word of trouble.
 fn has_trouble(line: &str) -> bool {
-    const WORDS: [&str; 16] = [
-        "error",
-        "fail",
-        "cannot",
-        "can't",
-        "could not",
-        "not found",
-        "no such",
-        "denied",
-        "undefined",
-        "invalid",
-        "timed out",
-        "unable",
-        "refused",
-        "unexpected",
-        "unknown",
-        "not a ",
-    ];
+    const WORDS: &str = "error|fail|cannot|can't|could not|not found|no such|denied|undefined|invalid|timed out|unable|refused|\
+        unexpected|unknown|not a ";
     let lower = line.to_ascii_lowercase();
-    WORDS.iter().any(|word| lower.contains(word))
+    WORDS.split('|').any(|word| lower.contains(word))
 }
 
 /// Lines, as many as fit; the first one is cut if it must be.
