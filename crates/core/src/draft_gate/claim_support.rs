@@ -145,15 +145,18 @@ impl<'s> SpanSpeech<'s> {
     pub(super) fn worded(&self, text: &str) -> Option<&AgentStatement> {
         let claim = TextWords::of(text);
         let claim: Vec<&WordToken> = telling(&claim.tokens).collect();
+        if claim.len() < SHORTEST {
+            return None;
+        }
         let says = |statement: &&AgentStatement| {
             let own = self.tokens(statement);
             claim.iter().all(|token| own.iter().any(|other| token.is_supported_by(other)))
         };
-        self.statements.iter().rev().filter(|_| claim.len() >= SHORTEST).find(says)
+        self.statements.iter().rev().find(says)
     }
 
-    /// The events in which a statement was made in the same words, under a section; and the last of them that speaks against
-    /// it, if one does. Nothing, if it has no place there: an attempt is a failed one only if something had failed by then.
+    /// The events in which a statement was made in the same words, or the one that speaks against it. Nothing, if it has no
+    /// place in a section: an attempt is a failed one only if something had failed by then.
     pub(super) fn judge(
         &self,
         statement: &AgentStatement,
@@ -168,10 +171,9 @@ impl<'s> SpanSpeech<'s> {
         let newest = places.last()?;
         Some(match self.refuted(newest, section) {
             Some(by) => Err(by),
-            None => Ok(places.iter().fold(SeqSet::default(), |mut sources, place| {
-                sources.insert(place.number.at);
-                sources
-            })),
+            None => Ok(SeqSet::union(
+                &places.iter().map(|place| SeqSet::one(place.number.at)).collect::<Vec<_>>(),
+            )),
         })
     }
 

@@ -100,18 +100,16 @@ impl ParsedDraft {
             }
         };
         let (words, mut behind) = without_brackets(&text);
-        let parts: Vec<_> = split_sentences(words).into_iter().map(leading_numbers).collect();
-        let last = parts.len().saturating_sub(1);
-        // Numbers alone have no sentence beside them.
-        let alone = parts.is_empty().then(|| (Vec::new(), ""));
-        for (place, (mut numbers, words)) in parts.into_iter().chain(alone).enumerate() {
-            if place == last {
-                numbers.append(&mut behind);
-            }
-            let (others, chosen) = (numbers.len().saturating_sub(1), numbers.last().copied());
-            let item = |text: &str, chosen| DraftItem { section, text: text.to_owned(), chosen };
-            self.items.extend(numbers[..others].iter().map(|number| item("", Some(*number))));
-            self.items.push(item(words, chosen));
+        let mut parts: Vec<_> = split_sentences(words).into_iter().map(leading_numbers).collect();
+        match parts.last_mut() {
+            Some((numbers, _)) => numbers.append(&mut behind),
+            None => parts.push((behind, "")),
+        }
+        let item = |text: &str, chosen| DraftItem { section, text: text.to_owned(), chosen };
+        for (mut numbers, words) in parts {
+            let last = numbers.pop();
+            self.items.extend(numbers.into_iter().map(|number| item("", Some(number))));
+            self.items.push(item(words, last));
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::{
     event::{CallForm, ToolCall},
     reducers::read_only_commands::is_read_only,
+    summary::tools::name_words,
 };
 
 /// Subject of a call.
@@ -145,7 +146,7 @@ fn extent(arguments: &RawArguments<'_>, is_known: impl Fn(&str) -> bool) -> File
 fn writes_anew(tool: &str, arguments: &RawArguments<'_>) -> bool {
     const IN_PART: &[&str] =
         &["edit", "patch", "replace", "insert", "delete", "multiedit", "apply", "append"];
-    let says = |words: &[&str]| self::words(tool).iter().any(|word| words.contains(&word.as_str()));
+    let says = |words: &[&str]| name_words(tool).iter().any(|word| words.contains(&word.as_str()));
     let anew = match verb(arguments) {
         Some(verb) => verb == "create",
         None => says(&["write", "create"]) && !says(IN_PART),
@@ -174,27 +175,9 @@ const WORDS: &[(FetchKind, &[&str])] = &[
 ];
 
 fn kind(tool: &str) -> Option<FetchKind> {
-    let words = words(tool);
+    let words = name_words(tool);
     let said = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
     WORDS.iter().find(|(_, known)| said(known)).map(|(kind, _)| *kind)
-}
-
-/// The lower-case words of a name, whichever way they are joined.
-fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut lower = false;
-    for letter in name.chars().take(128) {
-        if !letter.is_alphanumeric() || (letter.is_uppercase() && lower) {
-            words.push(String::new());
-        }
-        if letter.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.extend(letter.to_lowercase());
-        }
-        lower = letter.is_lowercase();
-    }
-    words
 }
 
 fn names(kind: FetchKind) -> &'static [&'static str] {

@@ -1,14 +1,11 @@
 //! What calls are about: by which a failure and a later success are found to belong together.
 
-use std::{
-    collections::HashSet,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-};
+use std::collections::HashSet;
 
 use serde_json::Value;
 
 use super::{sentences::one_line, tools::ToolEffect};
-use crate::event::ToolCall;
+use crate::{event::ToolCall, hash_chain::Digest};
 
 /// How long the name of what a call is about may be.
 pub(super) const MAX_SUBJECT_CHARS: usize = 120;
@@ -59,8 +56,8 @@ pub(super) fn is_same_file(path: &str, name: &str) -> bool {
 /// What a call replaces by what, as digests: enough to see that a later call does the opposite.
 #[derive(Clone, Debug)]
 pub(super) struct ReplacementDigest {
-    pub(super) old: u64,
-    pub(super) new: u64,
+    pub(super) old: String,
+    pub(super) new: String,
     /// The beginning of the first line that it takes out; empty if it only adds some.
     pub(super) removed: String,
 }
@@ -82,13 +79,12 @@ pub(super) fn replacements(call: &ToolCall) -> Vec<ReplacementDigest> {
         let kept: HashSet<&str> = new.lines().map(str::trim).collect();
         let removed = old.lines().map(str::trim).find(|line| !line.is_empty() && !kept.contains(line));
         let removed = one_line(removed.unwrap_or_default(), 60);
-        Some(ReplacementDigest { old: digest(old), new: digest(new), removed })
+        Some(ReplacementDigest { old: short_digest(old), new: short_digest(new), removed })
     });
     pairs.collect()
 }
 
-fn digest(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+/// A few letters by which a text is known again, by later builds too: summaries are stored.
+pub(super) fn short_digest(text: &str) -> String {
+    Digest::of(text.as_bytes()).to_string().chars().take(16).collect()
 }

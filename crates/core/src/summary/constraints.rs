@@ -19,29 +19,22 @@ const DOCUMENT: usize = 40;
 /// How many constraints back a sentence is looked at for what it ends.
 const LOOK_BACK: usize = 48;
 
-/// How much of a message says what holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConstraintExtent {
-    /// All of it: nothing else is asked for.
-    Whole,
-    /// A part, or nothing.
-    Part,
-}
-
-/// Takes what a user wrote, in sentences and their `clauses`: what holds from here on, and what no longer does.
+/// Takes what a user wrote, in sentences: what holds from here on, and what no longer does. Gives their clauses, and whether
+/// all of it says that, so that nothing else is asked for.
 pub(super) fn read_constraints(
     ledger: &mut ItemSet,
     at: Seq,
     sentences: &[Sentence],
-    clauses: &[SentenceClauses],
-) -> ConstraintExtent {
+) -> (Vec<SentenceClauses>, bool) {
+    let clauses: Vec<SentenceClauses> =
+        sentences.iter().map(|sentence| SentenceClauses::of(&sentence.text)).collect();
     let is_document = sentences.len() > DOCUMENT;
     let first = ledger.newest(SummarySection::SessionIntent).next().is_none();
     // Somebody who only gives orders asks for nothing that could be done with.
     let orders_only = clauses.iter().all(|clauses| clauses.opening_order().is_some());
     let mut under_rules = false;
-    let mut heard = if sentences.is_empty() { ConstraintExtent::Part } else { ConstraintExtent::Whole };
-    for (sentence, clauses) in sentences.iter().zip(clauses) {
+    let mut is_all = !sentences.is_empty();
+    for (sentence, clauses) in sentences.iter().zip(&clauses) {
         under_rules = match sentence.form {
             SentenceForm::Title => clauses.is_rules_title(),
             SentenceForm::Listed => under_rules,
@@ -49,7 +42,7 @@ pub(super) fn read_constraints(
         };
         let orders_nothing = clauses.is_question() || sentence.form == SentenceForm::Pasted;
         if orders_nothing || sentence.form == SentenceForm::Title {
-            heard = if orders_nothing { ConstraintExtent::Part } else { heard };
+            is_all &= !orders_nothing;
             continue;
         }
         let listed = under_rules && sentence.form == SentenceForm::Listed;
@@ -75,14 +68,12 @@ pub(super) fn read_constraints(
             let rule = SummaryItem::new(SummarySection::Constraints, text, SeqSet::one(at));
             ledger.put(SummaryItem { detail, ..rule });
             // An order behind something that is asked for leaves that to be done.
-            if clauses.opening_order().is_none() && clauses.order().is_some() {
-                heard = ConstraintExtent::Part;
-            }
-        } else if ended == ConstraintEnd::Nothing {
-            heard = ConstraintExtent::Part;
+            is_all &= clauses.opening_order().is_some() || clauses.order().is_none();
+        } else {
+            is_all &= ended != ConstraintEnd::Nothing;
         }
     }
-    heard
+    (clauses, is_all)
 }
 
 /// Whether a sentence says what comes first: that is over once it was done.

@@ -11,10 +11,9 @@ use std::{
 
 use super::{
     MAX_PIN_CHARS, StructuredSummary, SummaryItem, SummarySection, Trail,
-    constraints::{ConstraintExtent, read_constraints},
+    constraints::read_constraints,
     focus::{FocusRanking, SummaryFocus},
     item_set::{ItemSet, SectionCaps},
-    marker_words::SentenceClauses,
     name_index::NameIndex,
     reading_cache::ReadingCache,
     requests::{self, MAX_ITEM_CHARS, has_no_request, read_request, request_text},
@@ -178,8 +177,8 @@ impl<'r> SummaryExtraction<'r> {
             self.is_acknowledged = false;
             let said = self.reading.sentences(at, &text);
             // Who only says what holds asks for nothing else than before.
-            let clauses = SentenceClauses::of_all(&said);
-            if read_constraints(ledger, at, &said, &clauses) == ConstraintExtent::Part {
+            let (clauses, is_all) = read_constraints(ledger, at, &said);
+            if !is_all {
                 read_request(ledger, at, &said, &clauses, &text);
                 // What was said of an earlier request is past.
                 self.last_words = None;
@@ -187,7 +186,7 @@ impl<'r> SummaryExtraction<'r> {
         } else if let Fact::ToolReturned { parts, .. } = fact {
             // What stands beside results is the user's, who spoke while tools ran.
             let said = self.reading.sentences(at, &user_words_of(parts));
-            read_constraints(ledger, at, &said, &SentenceClauses::of_all(&said));
+            read_constraints(ledger, at, &said);
         } else if let Fact::AssistantSaid { parts, .. } = fact {
             self.is_acknowledged &= self.closing.contains(&at);
             let text = text(parts);

@@ -11,8 +11,6 @@ use std::{cell::OnceCell, sync::LazyLock};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
-use super::sentences::Sentence;
-
 /// What a marker does to a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkerRole {
@@ -176,11 +174,6 @@ pub(super) struct SentenceClauses {
 }
 
 impl SentenceClauses {
-    /// Those of each sentence.
-    pub(super) fn of_all(sentences: &[Sentence]) -> Vec<Self> {
-        sentences.iter().map(|sentence| Self::of(&sentence.text)).collect()
-    }
-
     pub(super) fn of(sentence: &str) -> Self {
         let mut words = String::with_capacity(sentence.len() + 4);
         words.push(' ');

@@ -12,11 +12,11 @@ use std::{
 use super::{
     AttemptEnding, ItemDetail, StepOrigin, SummaryItem, SummarySection,
     call_subjects::{
-        MAX_SUBJECT_CHARS, ReplacementDigest, is_same_file, plain_path, replacements, restored_paths, subject,
+        MAX_SUBJECT_CHARS, ReplacementDigest, is_same_file, plain_path, replacements, restored_paths,
+        short_digest, subject,
     },
     constraints::read_constraints,
     item_set::ItemSet,
-    marker_words::SentenceClauses,
     requests::{MAX_ITEM_CHARS, current_work_start, settle_question},
     sentences::{one_line, sentences},
     tools::{
@@ -28,7 +28,6 @@ use super::{
 use crate::{
     draft_gate::holds_secret,
     event::{ToolCall, ToolResult},
-    hash_chain::Digest,
     id::Seq,
     pairing::{CallOutcome, Exchange},
     seq_set::SeqSet,
@@ -59,7 +58,7 @@ pub(super) struct ToolActivity {
     changes: Vec<(Seq, String)>,
     committed: usize,
     /// What was replaced by what, by file.
-    replaced: HashMap<String, HashSet<(u64, u64)>>,
+    replaced: HashMap<String, HashSet<(String, String)>>,
 }
 
 /// Something that failed.
@@ -139,17 +138,14 @@ impl ToolActivity {
     /// Takes what the user said through a call, and says whether that was all of it.
     fn hear(ledger: &mut ItemSet, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
         let at = sources.last().unwrap_or_default();
-        if let Some(said) = refusal(result) {
-            let read = sentences(&said);
-            read_constraints(ledger, at, &read, &SentenceClauses::of_all(&read));
-            return true;
+        let (refused, answered) = (refusal(result), answer(call, result));
+        let Some(said) = refused.as_ref().or(answered.as_ref()) else { return false };
+        read_constraints(ledger, at, &sentences(said));
+        if refused.is_none() {
+            let text = one_line(&format!("The user answered: {said}"), MAX_ITEM_CHARS);
+            settle_question(ledger, at, &text);
+            ledger.put(SummaryItem::new(SummarySection::KeyDecisions, text, sources.clone()));
         }
-        let Some(said) = answer(call, result) else { return false };
-        let read = sentences(&said);
-        read_constraints(ledger, at, &read, &SentenceClauses::of_all(&read));
-        let text = one_line(&format!("The user answered: {said}"), MAX_ITEM_CHARS);
-        settle_question(ledger, at, &text);
-        ledger.put(SummaryItem::new(SummarySection::KeyDecisions, text, sources.clone()));
         true
     }
 
@@ -166,19 +162,20 @@ impl ToolActivity {
         self.changes.push((sources.last().unwrap_or_default(), path.clone()));
         let known = self.replaced.entry(path.clone()).or_default();
         for ReplacementDigest { old, new, removed } in replacements(call) {
-            let tried = |old: u64, new: u64| key(&format!("back {old:x} {new:x} {path}"));
-            if known.contains(&(new, old)) && !known.contains(&(old, new)) {
+            let tried = |old: &str, new: &str| key(&format!("back {old} {new} {path}"));
+            let (change, opposite) = ((old.clone(), new.clone()), (new.clone(), old.clone()));
+            if known.contains(&opposite) && !known.contains(&change) {
                 let is_told = !removed.is_empty() && !holds_secret(&removed);
                 let what = if is_told { format!(" to `{removed}`") } else { String::new() };
                 let text = format!(
                     "The change of {}{what} {TAKEN_BACK_NOTE} by a later edit.",
                     one_line(&path, MAX_SUBJECT_CHARS)
                 );
-                attempt(ledger, text, tried(new, old), sources, AttemptEnding::Known);
+                attempt(ledger, text, tried(&new, &old), sources, AttemptEnding::Known);
             }
             // It was made again after all.
-            ledger.retire(SummarySection::FailedApproaches, &tried(old, new));
-            known.insert((old, new));
+            ledger.retire(SummarySection::FailedApproaches, &tried(&old, &new));
+            known.insert(change);
         }
     }
 
@@ -425,8 +422,7 @@ fn key(text: &str) -> String {
         return text.to_owned();
     }
     let head = text.chars().take(KEY - DIGEST - 1);
-    let digest = Digest::of(text.as_bytes()).to_string();
-    head.chain(['#']).chain(digest.chars().take(DIGEST)).collect()
+    head.chain(['#']).chain(short_digest(text).chars().take(DIGEST)).collect()
 }
 
 /// The last few paths, each once, in order.

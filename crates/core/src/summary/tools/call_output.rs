@@ -3,9 +3,9 @@
 //! Every agent tells a command's exit code in its own words, before or after the output. Only the lines at both ends
 //! are looked at: in between stands what the command wrote, which may say anything.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
-use serde_json::value::RawValue;
+use serde_json::Value;
 
 use super::error_lines;
 use crate::event::{ContentPart, ToolResult};
@@ -87,22 +87,16 @@ fn text(result: &ToolResult) -> Cow<'_, str> {
 
 /// What is inside `{"output": …, "metadata": {"exit_code": …}}`, whatever tools call these, and the exit code.
 fn json(body: &str) -> Option<(String, Option<i64>)> {
-    type Object<'j> = BTreeMap<Cow<'j, str>, &'j RawValue>;
-    let object: Object<'_> =
-        serde_json::from_str(body.trim()).ok().filter(|_| body.trim_start().starts_with('{'))?;
-    let text = |name: &&str| serde_json::from_str(object.get(*name)?.get()).ok();
-    let number = |object: &Object<'_>| {
-        let names = ["exit_code", "exitCode", "returncode"];
-        names.iter().find_map(|name| serde_json::from_str(object.get(*name)?.get()).ok())
-    };
-    let within = || number(&serde_json::from_str(object.get("metadata")?.get()).ok()?);
-    let exit = number(&object).or_else(within);
-    if exit.is_none() && !object.contains_key("output") {
+    let body = Some(body.trim()).filter(|body| body.starts_with('{'))?;
+    let object: Value = serde_json::from_str(body).ok()?;
+    let names = ["exit_code", "exitCode", "returncode"];
+    let exit = |object: &Value| names.iter().find_map(|name| object[*name].as_i64());
+    let exit = exit(&object).or_else(|| exit(&object["metadata"]));
+    if exit.is_none() && object.get("output").is_none() {
         return None;
     }
-    let mut output: Vec<String> = ["output", "stdout", "stderr"].iter().filter_map(text).collect();
-    output.retain(|text| !text.is_empty());
-    Some((output.join("\n"), exit))
+    let texts = ["output", "stdout", "stderr"].iter().filter_map(|name| object[*name].as_str());
+    Some((texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n"), exit))
 }
 
 /// An output with lines around it: before it Codex's, Claude Code's and Gemini's, behind it pi's, `OpenHands'` and

@@ -28,6 +28,7 @@ use self::{
 pub(crate) use self::{
     shell::{run_kinds, shows_content},
     tool_failure::{is_lookup, is_marked_failure},
+    tool_kind::name_words,
 };
 use crate::event::{ToolCall, ToolResult};
 

@@ -53,7 +53,7 @@ const WORDS: &[(ToolKind, &[&str])] = &[
 impl ToolKind {
     /// The kind of a tool of this name, called with these arguments.
     pub(super) fn of(name: &str, arguments: &CallArguments<'_>) -> Self {
-        let words = words(own_name(name));
+        let words = name_words(own_name(name));
         let said = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
         let kind = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["write", "stdin"] | ["bash", "output"] | ["wait"] => Self::Running,
@@ -90,7 +90,7 @@ fn own_name(name: &str) -> &str {
 }
 
 /// The lower-case words of a name, whichever way they are joined.
-fn words(name: &str) -> Vec<String> {
+pub(crate) fn name_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut lower = false;
     for letter in name.chars().take(128) {

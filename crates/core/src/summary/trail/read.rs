@@ -7,11 +7,10 @@ use crate::{
     client_text::{ClientTextKind, spans},
     draft_gate::{holds_secret, without_keys},
     event::{ContentPart, Fact, LoggedEvent, ToolCall, ToolResult},
-    hash_chain::Digest,
     id::Seq,
     pairing::{CallOutcome, Exchange, PairedCalls},
     summary::{
-        call_subjects::plain_path,
+        call_subjects::{plain_path, short_digest},
         extraction::{closing_answer_events, text},
         reading_cache::ReadingCache,
         requests::request_text,
@@ -146,14 +145,9 @@ fn effect(call: &ToolCall, result: Option<&ToolResult>) -> (CallEffect, String) 
             (CallEffect::Read, format!("{}:{part}", plain_path(path)))
         }
         Some(ToolEffect::Read { path, .. }) => (CallEffect::Read, plain_path(path)),
-        _ => (CallEffect::Other, digest(call)),
+        // The same call is known again by what it was given.
+        _ => (CallEffect::Other, short_digest(&format!("{}\n{}", call.name.0, call.arguments))),
     }
-}
-
-/// A call by what it was given, so that the same call is known again, by later builds too: summaries are stored.
-fn digest(call: &ToolCall) -> String {
-    let digest = Digest::of(format!("{}\n{}", call.name.0, call.arguments).as_bytes()).to_string();
-    digest.chars().take(16).collect()
 }
 
 /// What a call returned, without what is secret in it. In a file that was read a password is most often only a name.
