@@ -1,6 +1,7 @@
 //! The binary `epitome`: reads the command line, runs one command and reports errors plainly.
 
 mod cli;
+mod config;
 mod gateway;
 mod units;
 

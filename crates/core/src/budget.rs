@@ -223,9 +223,9 @@ pub fn usable(profile: &Profile, output_cap: Tokens) -> Option<Tokens> {
     }
 }
 
-/// By how much the next call would overflow, after one that used this much.
-pub fn overflow(profile: &Profile, output_cap: Tokens, usage: &Usage) -> Option<Tokens> {
-    let over = usage.total().less(usable(profile, output_cap)?);
+/// By how much the next call would overflow a limit of the input, after one that used this much: its answer is part of it.
+pub fn overflow(usable: Tokens, usage: &Usage) -> Option<Tokens> {
+    let over = usage.total().less(usable);
     (over > Tokens(0)).then_some(over)
 }
 
@@ -356,11 +356,9 @@ mod tests {
             output: Tokens(output),
         };
         let check = |toml: &str, cap: u64, usage: Usage, expected: Option<u64>| {
-            assert_eq!(
-                overflow(&profile(toml), Tokens(cap), &usage),
-                expected.map(Tokens),
-                "{toml} {usage:?}"
-            );
+            let usable = usable(&profile(toml), Tokens(cap));
+            let over = usable.and_then(|usable| overflow(usable, &usage));
+            assert_eq!(over, expected.map(Tokens), "{toml} {usage:?}");
         };
         let full = usage(10, 20, 30, 40);
         check("window = 132\noutput_limit = 50", 32, full, None);

@@ -1,7 +1,7 @@
 //! Making a context fit: within the ceiling, or a refusal that says by how much it is not.
 //!
-//! The pipeline goes first. If its outcome is still over the ceiling, the last resorts follow regardless of
-//! the pipeline: the newest turn is split, summaries are cut, then everything that is not essential goes, in
+//! The strategy goes first. If its outcome is still over the ceiling, the last resorts follow regardless of
+//! it: the newest turn is split, summaries are cut, then everything that is not essential goes, in
 //! the end even the lines that name it. So a refusal always means that the essential set, cut as far as it
 //! can be, is larger than the ceiling.
 
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     budget::Budget,
+    compaction_strategy::CompactionStrategy,
     context::{Context, SegmentBody, SegmentEdit, Tier},
     pipeline::{Pipeline, Reducer, ReducerOutput, ReducerState, ReductionStep},
     reducers::{DropMiddle, ShortenSummaries, SplitTurn},
@@ -49,17 +50,17 @@ pub struct FitError {
     pub around: Tokens,
 }
 
-/// Reduces a context until it is at the budget's target and under its caps as far as `pipeline` can, and under the
+/// Reduces a context until it is at the budget's target and under its caps as far as `strategy` can, and under the
 /// ceiling in any case. A context that is within all of them comes back as it is.
 pub fn fit(
     mut context: Context,
     budget: &Budget,
-    pipeline: &Pipeline,
+    strategy: &dyn CompactionStrategy,
     state: ReducerState,
 ) -> Result<FittedContext, FitError> {
     let room = budget.ceiling().less(context.tier_tokens(Tier::Prefix));
     context.limit_standing(MAX_STANDING_CHARS, room);
-    let (reduced, mut steps) = pipeline.run(context, budget, state);
+    let (reduced, mut steps) = strategy.compact(context, budget, state);
     let (ReducerOutput { context, state }, more) = last_resorts(reduced, budget)?;
     steps.extend(more);
     Ok(FittedContext { context, state, steps })

@@ -1,9 +1,10 @@
 //! Injection: hooks add content beside the newest message of the user, once for each message.
 //!
 //! Injection makes contexts larger and reduction makes them smaller, and the two are independent: each hook
-//! has a reserve, the reserves together are kept free under the ceiling before anything is reduced, and a
-//! hook's text must fit its own. So no reduction is needed afterwards. Added content is an event like any
-//! other: it is recorded, and sent again in its place.
+//! has a reserve, the reserves of those that are about to add are kept free under the ceiling before anything is
+//! reduced, and a hook's text must fit its own. So no reduction is needed afterwards, and none is made. Added content is
+//! an event like any other: it is recorded, and sent again in its place, where it counts as what it is and no reserve is
+//! kept for it any more.
 
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
@@ -54,6 +55,12 @@ pub trait Hook: Debug + Send + Sync {
 
     /// Content that it adds beside the newest message: text and media. It may be empty.
     fn inject(&self, asked: &HookInput<'_>) -> Vec<ContentPart>;
+
+    /// Returns true if what it adds is of use for one message only: with the next message of the user it leaves the
+    /// requests, which opens an epoch. By default everything that it added stays where it was sent.
+    fn is_replaced(&self) -> bool {
+        false
+    }
 }
 
 /// Input of a hook.
@@ -120,9 +127,25 @@ impl Hooks {
         Ok(Self(hooks))
     }
 
-    /// Sum of all reserves: the room that must stay free under the ceiling.
+    /// Sum of all reserves: the most that they may add beside one message.
     pub fn reserve(&self) -> Tokens {
         self.0.iter().map(|hook| hook.reserve()).sum()
+    }
+
+    /// Names of the hooks whose content leaves the requests with the next message of the user.
+    pub fn replaced(&self) -> Vec<String> {
+        self.0.iter().filter(|hook| hook.is_replaced()).map(|hook| hook.name().to_owned()).collect()
+    }
+
+    /// Sum of the reserves of the hooks that will be asked for the newest message: the room that must stay free under the
+    /// ceiling. `events` are those of the thread, oldest first.
+    pub fn due<'a>(&self, events: impl IntoIterator<Item = &'a Arc<LoggedEvent>>) -> Tokens {
+        if self.0.is_empty() {
+            return Tokens(0);
+        }
+        let events: Vec<&LoggedEvent> = events.into_iter().map(AsRef::as_ref).collect();
+        let Some(open) = OpenMessage::of(&events) else { return Tokens(0) };
+        open.missing(&self.0).map(|hook| hook.reserve()).sum()
     }
 
     /// Asks each hook that has not yet added to the newest message, and returns their additions, to be
@@ -140,18 +163,11 @@ impl Hooks {
             return Ok(Vec::new());
         }
         let events: Vec<&LoggedEvent> = events.into_iter().map(AsRef::as_ref).collect();
-        let is_message = |event: &&LoggedEvent| matches!(event.event.fact, Fact::UserSaid { .. });
-        let Some(newest) = events.iter().rposition(is_message) else { return Ok(Vec::new()) };
-        let (message, since) = (events[newest], &events[newest + 1..]);
-        if since.iter().any(|event| is_answer(event)) {
-            return Ok(Vec::new());
-        }
-        let asked = HookInput { message, before: &events[..newest] };
+        let Some(open) = OpenMessage::of(&events) else { return Ok(Vec::new()) };
+        let message = open.message;
+        let asked = HookInput { message, before: open.before };
         let mut added = Vec::new();
-        for hook in &self.0 {
-            if since.iter().any(|event| is_of(event, hook.name(), message.id.seq)) {
-                continue;
-            }
+        for hook in open.missing(&self.0) {
             let mut parts = hook.inject(&asked);
             parts.retain(|part| !is_blank(part));
             if !parts.is_empty() {
@@ -162,6 +178,29 @@ impl Hooks {
             }
         }
         Ok(added)
+    }
+}
+
+/// The newest message of the user while nothing has answered it.
+struct OpenMessage<'e> {
+    message: &'e LoggedEvent,
+    before: &'e [&'e LoggedEvent],
+    since: &'e [&'e LoggedEvent],
+}
+
+impl<'e> OpenMessage<'e> {
+    fn of(events: &'e [&'e LoggedEvent]) -> Option<Self> {
+        let is_message = |event: &&LoggedEvent| matches!(event.event.fact, Fact::UserSaid { .. });
+        let newest = events.iter().rposition(is_message)?;
+        let since = &events[newest + 1..];
+        let is_open = !since.iter().any(|event| is_answer(event));
+        is_open.then_some(Self { message: events[newest], before: &events[..newest], since })
+    }
+
+    /// The hooks that have not added to it.
+    fn missing<'h>(&self, hooks: &'h [Box<dyn Hook>]) -> impl Iterator<Item = &'h Box<dyn Hook>> {
+        let place = self.message.id.seq;
+        hooks.iter().filter(move |hook| !self.since.iter().any(|event| is_of(event, hook.name(), place)))
     }
 }
 

@@ -6,7 +6,7 @@
 //! the spans that compactions cover.
 //!
 //! [`projection`](mod@projection) makes a [`context`] of them, [`reducers`] make it smaller under the eye of the
-//! [`pipeline`], and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot. [`profile`] holds
+//! [`pipeline`] (without a session by a [`compaction_strategy`]), and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot. [`profile`] holds
 //! the known facts about a model, [`tokens`] and [`meter`] count, [`calibration`] learns the error of the
 //! counts, and [`tracker`] follows the size.
 
@@ -14,6 +14,7 @@ pub mod annotated_event;
 pub mod budget;
 pub mod calibration;
 pub mod client_text;
+pub mod compaction_strategy;
 pub mod context;
 pub mod cost;
 pub mod cost_planner;

@@ -8,11 +8,12 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use epitome_core::{
     ChainLink, ContentPart, Event, EventId, Fact, LoggedEvent, Seq, ThreadId, Tokens,
     budget::Budget,
+    compaction_strategy::CompactionStrategy,
     context::{Context, EventNaming, Fidelity, Segment, SegmentBody, Tier, VisibleOutcome},
     event::InstructionKind,
     fit::{FitError, FittedContext, fit},
     meter::Meter,
-    pipeline::{Pipeline, ReducerState, ReductionCause, ReductionStep},
+    pipeline::{ReducerState, ReductionCause, ReductionStep},
     profile::ProviderRule,
     projection::{EventLine, project},
 };
@@ -35,8 +36,8 @@ pub struct RequestCompaction<'a> {
     pub budget: Budget,
     /// Tokens that `budget` already keeps free, and why.
     pub margin: TokenMargin,
-    /// Reducers, in order.
-    pub pipeline: &'a Pipeline,
+    /// Strategy that makes the messages smaller.
+    pub strategy: &'a dyn CompactionStrategy,
     /// The format to render.
     pub format: Format,
     /// Rendering options that the model requires.
@@ -222,7 +223,7 @@ impl RequestCompaction<'_> {
         budget: &Budget,
     ) -> Result<(Context, Vec<ReductionStep>), CompactError> {
         if !self.options.rules.has(ProviderRule::PreservedThinking) {
-            let fitted = fit(context, budget, self.pipeline, ReducerState::default())?;
+            let fitted = fit(context, budget, self.strategy, ReducerState::default())?;
             return Ok((fitted.context, fitted.steps));
         }
         let settled = self.settle(&context, budget);
@@ -231,7 +232,7 @@ impl RequestCompaction<'_> {
         // the excess, then much more than that, and in the end everything possible.
         let over = bound.needed.less(bound.ceiling);
         let essential =
-            match fit(context.clone(), &Budget::new(Tokens(0)), self.pipeline, ReducerState::default()) {
+            match fit(context.clone(), &Budget::new(Tokens(0)), self.strategy, ReducerState::default()) {
                 Err(refusal) => refusal.needed,
                 Ok(fitted) => fitted.context.tokens(),
             };
@@ -249,7 +250,7 @@ impl RequestCompaction<'_> {
     /// Makes a context fit a budget, and adapts bound thinking within the budget of the whole.
     fn settle(&self, sent: &Context, budget: &Budget) -> Result<(Context, Vec<ReductionStep>), CompactError> {
         let FittedContext { context, mut steps, .. } =
-            fit(sent.clone(), budget, self.pipeline, ReducerState::default())?;
+            fit(sent.clone(), budget, self.strategy, ReducerState::default())?;
         let (before, changes) = (context.tokens(), context.changes());
         let SettledContext { context, stripped, .. } =
             settle_thinking(context, sent, &self.options.rules, self.budget.ceiling())?;

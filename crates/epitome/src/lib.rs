@@ -120,7 +120,7 @@ pub use epitome_wire as wire;
 pub use self::{
     compact::{CompactedRequest, CompactionReport},
     lineage::ForkMode,
-    request_plan::{RequestError, compact_request},
+    request_plan::{RequestError, compact_request, compact_request_by},
     session::{
         AssistantAnswer, LifecycleEvent, RefusalKind, Session, SessionBuilder, SessionError, SessionRequest,
         ToolOutput, WarmRequestMode,

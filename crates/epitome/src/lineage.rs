@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use epitome_core::{
     Event, Fact, LoggedEvent, Seq,
-    context::{Context, EventNaming},
+    context::{Context, EventNaming, SegmentBody},
     event::{Compaction, CompactionTrigger, Pin, Summary},
     lineage::CompactionStatus,
     meter::Meter,
     projection::{EventLine, project},
     summary::{
         PinError, StructuredSummary, check_pin,
-        compaction::{CompactionSettings, CompactionSpan, FinishedSummary},
+        compaction::{CompactionSettings, CompactionSpan, FinishedSummary, VerbatimTail},
         summarise,
     },
 };
@@ -212,9 +212,11 @@ pub fn unpin(line: &EventLine, pin: Pin) -> Result<Event, NotPinnedError> {
 /// Beginning of a forked thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForkMode {
-    /// With a summary of what a compaction of its parent covers, as far as it had happened by the fork:
-    /// cheap.
+    /// With a summary if a later compaction of its parent covers the fork's place, of what had happened by then; as its
+    /// parent stood there otherwise.
     #[default]
+    SummaryIfCompacted,
+    /// With a summary of what had happened by the fork, at any place: cheap.
     WithSummary,
     /// With everything word for word, including what was summarised before the fork: complete.
     InFull,
@@ -235,7 +237,8 @@ pub struct ForkDraftSettings<'d> {
 /// Often there are none: the fork builds on its parent's compaction.
 ///
 /// `parent` must hold every event of the parent thread, including those after `at`: a later summary may know
-/// more than the fork should, and these events show it. A summary that would save nothing is left out.
+/// more than the fork should, and these events show it. A summary that would save nothing is left out, and no other is
+/// made where the fork stands on one and nothing old has come since.
 pub fn fork(parent: &EventLine, at: Seq, mode: ForkMode, by: &ForkDraftSettings<'_>) -> Vec<Event> {
     let shared = line_until(parent, at);
     match mode {
@@ -244,7 +247,13 @@ pub fn fork(parent: &EventLine, at: Seq, mode: ForkMode, by: &ForkDraftSettings<
                 compactions(&shared).into_iter().filter(|stood| stood.standing == CompactionStatus::Holds);
             held.map(|stood| revert(stood.compaction.id.seq)).collect()
         }
-        ForkMode::WithSummary => by.summary_at_fork(parent, &shared, at).into_iter().collect(),
+        ForkMode::SummaryIfCompacted | ForkMode::WithSummary => {
+            let later = later_compaction(parent, at);
+            if later.is_none() && mode == ForkMode::SummaryIfCompacted {
+                return Vec::new();
+            }
+            by.summary_at_fork(parent, &shared, at, later).into_iter().collect()
+        }
     }
 }
 
@@ -268,14 +277,26 @@ impl ForkDraftSettings<'_> {
         project(line, Arc::clone(self.meter), self.names)
     }
 
-    fn summary_at_fork(&self, parent: &EventLine, shared: &EventLine, at: Seq) -> Option<Event> {
-        let compactions = compactions(parent);
-        let mut later = compactions.iter().filter(|stood| at < stood.compaction.id.seq);
-        let nearest = later.find(|stood| stood.standing == CompactionStatus::Holds)?;
+    /// Summary of what a fork shares. `later` is the compaction of the parent that covers the fork's place, if there is one.
+    fn summary_at_fork(
+        &self,
+        parent: &EventLine,
+        shared: &EventLine,
+        at: Seq,
+        later: Option<&LoggedEvent>,
+    ) -> Option<Event> {
         let context = self.project(shared);
-        let cutting = self.drafting.cut(None, &context, shared).ok()?;
+        let Some(cutting) = self.cut_at_fork(&context, shared, later.is_some()) else {
+            // A single turn can be summarised as a whole, unless its end is still to be answered.
+            let is_answered = context
+                .segments()
+                .last()
+                .is_some_and(|last| matches!(last.body(), SegmentBody::Answer { .. }));
+            let is_single = later.is_none() && context.summary().is_none() && is_answered;
+            return if is_single { self.summary_of_all(shared, None) } else { None };
+        };
         let mut brief = summarise(&cutting.events, cutting.previous.as_ref(), &cutting.caps);
-        if let Some(later) = brief_of(nearest.compaction) {
+        if let Some(later) = later.and_then(brief_of) {
             let before = remove_leaks(later.before(cutting.first_kept), parent, at);
             brief = brief.merged_with(&before, &cutting.caps);
         }
@@ -283,6 +304,17 @@ impl ForkDraftSettings<'_> {
         let finished = FinishedSummary { first, first_kept, brief, trigger };
         let compaction = finished.into_compaction(&context, self.drafting.length).ok()?;
         Some(Event::from_fact(Fact::Compacted(compaction), None))
+    }
+
+    /// Cut of what a fork shares. Where no compaction covers the fork's place and everything would be kept, only the newest
+    /// turn is.
+    fn cut_at_fork(&self, context: &Context, shared: &EventLine, is_covered: bool) -> Option<CompactionSpan> {
+        let usual = self.drafting.cut(None, context, shared).ok();
+        if usual.is_some() || is_covered || context.summary().is_some() {
+            return usual;
+        }
+        let short = CompactionSettings { keep: VerbatimTail::Turns(1), ..*self.drafting };
+        short.cut(None, context, shared).ok()
     }
 
     fn summary_of_all(&self, line: &EventLine, brief: Option<StructuredSummary>) -> Option<Event> {
@@ -297,6 +329,24 @@ impl ForkDraftSettings<'_> {
         compaction.first_kept = None;
         Some(Event::from_fact(Fact::Compacted(compaction), None))
     }
+}
+
+/// The nearest compaction after an event that is in force.
+fn later_compaction(line: &EventLine, at: Seq) -> Option<&LoggedEvent> {
+    let mut later = compactions(line).into_iter().filter(|stood| at < stood.compaction.id.seq);
+    let nearest = later.find(|stood| stood.standing == CompactionStatus::Holds)?;
+    Some(&**nearest.compaction)
+}
+
+/// The first event that a compaction of everything in a line covers: after the newest one in force, what that one kept.
+pub fn first_uncovered(line: &EventLine) -> Seq {
+    let first = line.events().next().map_or(Seq::START, |event| event.id.seq);
+    let standing =
+        compactions(line).into_iter().rev().find(|stood| stood.standing == CompactionStatus::Holds);
+    standing.map_or(first, |stood| match &stood.compaction.event.fact {
+        Fact::Compacted(compaction) => compaction.kept_from(stood.compaction.id.seq),
+        _ => first,
+    })
 }
 
 fn brief_of(compaction: &LoggedEvent) -> Option<&StructuredSummary> {

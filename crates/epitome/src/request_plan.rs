@@ -9,15 +9,14 @@ use std::sync::Arc;
 use epitome_core::{
     Event, Fact, LoggedEvent, Tokens,
     budget::Budget,
+    compaction_strategy::{CompactionStrategy, InMemoryCompaction},
     context::{Context, EventNaming},
     event::InstructionKind,
     id::ModelName,
     meter::Meter,
-    pipeline::Pipeline,
     policy::Policy,
     profile::{Profile, Profiles, UnknownModelError, bare},
     projection::EventLine,
-    reducers::{default_reducers, pipeline_for},
     summary::SummaryFocus,
 };
 use epitome_wire::{Format, WireError, render::RenderOptions, requested_model};
@@ -30,6 +29,9 @@ use crate::{
 };
 
 /// Makes a provider's request fit, ready to send.
+///
+/// Long outputs are cut or replaced by their names, then old turns are summarised in a line each, then the middle is left
+/// out: each only as far as it is needed.
 ///
 /// It needs no session, no store and no configuration. Content that is cut, stubbed or left out is mentioned
 /// in the request itself, by message number, and in the report. The provider will count no more than `limit`
@@ -60,12 +62,33 @@ pub fn compact_request(
     request: &[u8],
     limit: Tokens,
 ) -> Result<CompactedRequest, RequestError> {
+    compact_bytes(format, request, limit, RequestPlan::compact)
+}
+
+/// The same by a strategy of your own: [`compact_request`] goes by [`InMemoryCompaction`].
+pub fn compact_request_by(
+    strategy: &dyn CompactionStrategy,
+    format: Format,
+    request: &[u8],
+    limit: Tokens,
+) -> Result<CompactedRequest, RequestError> {
+    compact_bytes(format, request, limit, |plan, context, budget, margin| {
+        plan.compact_by(strategy, context, budget, margin)
+    })
+}
+
+fn compact_bytes(
+    format: Format,
+    request: &[u8],
+    limit: Tokens,
+    compact: impl Fn(&RequestPlan, Context, Budget, TokenMargin) -> Result<CompactedRequest, CompactError>,
+) -> Result<CompactedRequest, RequestError> {
     let request = std::str::from_utf8(request).map_err(RequestError::Encoding)?;
     let line = compact::line(format.decode_request(request)?);
     let asked = RequestSettings { model: None, format: Some(format) };
     let plan = RequestPlan::new(line, None, &asked, &Profiles::builtin())?;
     let (budget, margin) = plan.trust.budget_within(limit);
-    let mut compacted = plan.compact(plan.context(compact::numbered(&plan.line)), budget, margin)?;
+    let mut compacted = compact(&plan, plan.context(compact::numbered(&plan.line)), budget, margin)?;
     compacted.report.record_violations(format, request, &plan.options.rules);
     Ok(compacted)
 }
@@ -166,11 +189,21 @@ impl RequestPlan {
         budget: Budget,
         margin: TokenMargin,
     ) -> Result<CompactedRequest, CompactError> {
-        let pipeline = self.pipeline();
+        // The default reducers leave alone content that the model needs back.
+        let strategy = InMemoryCompaction::default().for_rules(self.options.rules.as_set());
+        self.compact_by(&strategy, context, budget, margin)
+    }
+
+    /// The same by another strategy.
+    pub fn compact_by(
+        &self,
+        strategy: &dyn CompactionStrategy,
+        context: Context,
+        budget: Budget,
+        margin: TokenMargin,
+    ) -> Result<CompactedRequest, CompactError> {
         let options = self.options.clone();
-        let compaction =
-            RequestCompaction { budget, margin, pipeline: &pipeline, format: self.format, options };
-        compaction.run(context)
+        RequestCompaction { budget, margin, strategy, format: self.format, options }.run(context)
     }
 
     /// Makes the request that `policy` would send next if it had been in use from the session's first call
@@ -189,11 +222,6 @@ impl RequestPlan {
         let rehearsal = rehearsal.with_focus(focus);
         let meter = Arc::clone(&self.meter);
         simulate::next_request(&rehearsal, &MeteredThread::new(self.line.clone(), meter, names), margin)
-    }
-
-    /// The default reducers, which leave alone content that the model needs back.
-    fn pipeline(&self) -> Pipeline {
-        pipeline_for(default_reducers(), self.options.rules.as_set())
     }
 
     /// Part of the request that is missing and that only its sender can supply.

@@ -13,8 +13,8 @@ pub use self::{
     commit::{CommitReceipt, CommitRecord, HeadPromotion, ThreadCommit, ThreadOpening},
     exchanges::{ExchangeRow, NewExchange},
     jobs::{
-        AttemptFilter, AttemptRow, JobAttempt, JobId, JobRow, JobState, NewJob, NewSummary, RetryDecision,
-        SummaryRow,
+        AttemptFilter, AttemptRow, CompactionSummary, JobAttempt, JobId, JobRow, JobState, NewJob,
+        NewSummary, RetryDecision, SummaryRow, SummarySource,
     },
 };
 use crate::{log::ThreadStart, thread_head::ThreadHead};

@@ -18,7 +18,7 @@ use epitome::{
     session::SessionError,
     store::{
         Store,
-        records::{JobState, SessionRow},
+        records::{JobState, SessionRow, SummarySource},
     },
 };
 use serde_json::json;
@@ -32,7 +32,7 @@ use super::{
     store_lookup::DatabaseLocation,
     text_format,
 };
-use crate::units::parse_tokens;
+use crate::{config::session_settings::read_profiles, units::parse_tokens};
 
 /// Options of a compaction turn.
 #[derive(Args)]
@@ -94,15 +94,20 @@ pub(crate) fn run(
     store: &DatabaseLocation,
     out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
+    let settings = store.session_settings()?;
     let store = store.open_existing()?;
     let named = ThreadArgs { session: name.to_owned(), thread: args.thread.clone() };
     let (session, thread) = named.find(&*store)?;
+    let profiles = view.profiles.clone().or(settings.profiles);
     let opening = SessionOpenOptions {
         model: view.model.clone(),
         format: None,
-        profiles: view.profiles()?,
-        policy: Some(args.policy(view.policy.as_deref())?),
+        profiles: read_profiles(profiles.as_deref())?,
+        policy: Some(args.policy(view.policy.as_deref().or(settings.policy.as_deref()))?),
+        compact: settings.compact,
     };
+    let usual = opening.compact.instructions.focus.as_deref().and_then(SummaryFocus::new);
+    let focus = focus.or(usual.as_ref());
     let opened = BlockingSession::open(&store, thread.id, opening, Some(&args.summariser))?;
     let asked = focus.map(SummaryFocus::text);
     if args.background {
@@ -127,8 +132,8 @@ fn with_advice(error: SessionError) -> anyhow::Error {
 fn author(store: &dyn Store, thread: ThreadId, place: Seq) -> anyhow::Result<String> {
     let is_it = |state: &JobState| *state == JobState::Adopted { compaction: place };
     let job = store.jobs(Some(thread))?.into_iter().find(|row| is_it(&row.state));
-    let summaries = store.summaries(thread)?;
-    let written = job.and_then(|row| summaries.into_iter().find(|summary| summary.job == row.job.id));
+    let source = job.map_or(SummarySource::Compaction(place), |row| SummarySource::Job(row.job.id));
+    let written = store.summaries(thread)?.into_iter().find(|summary| summary.source == source);
     Ok(written.map_or_else(|| "built-in".to_owned(), |written| written.summary.author))
 }
 

@@ -3,16 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
-use epitome::{
-    core::{Seq, SessionId, ThreadId},
-    lineage::ForkMode,
-    store::{
-        Store,
-        records::{NewFork, NewSession, SessionRow, ThreadRow},
-    },
-};
+use epitome::lineage::ForkMode;
 use serde_json::json;
-use uuid::Uuid;
 
 use super::{
     output::{BOLD, CliOutput, DIM, NAME},
@@ -23,11 +15,12 @@ use super::{
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
-The new session shares the events up to the end of the turn; nothing is copied. By default the model sees there what it \
-saw after that turn.
+The new session shares the events up to the end of the turn; nothing is copied. Where a compaction has summarised the \
+turn, the fork begins with a summary of what had happened by then; otherwise the model sees there what it saw after that \
+turn.
 
   epitome fork SESSION --at 12
-  epitome fork SESSION --at 12 --with-summary     cheap: of what was summarised later, what had happened by then
+  epitome fork SESSION --at 12 --with-summary     cheap: begins with a summary at any turn
   epitome fork SESSION --at 12 --full             complete: every word, also of what was summarised before")]
 pub(crate) struct ForkArgs {
     /// Session: its id, the start or the last eight digits of it, or its title.
@@ -45,7 +38,7 @@ pub(crate) struct ForkArgs {
     #[arg(long)]
     title: Option<String>,
 
-    /// Begin with a summary if a later compaction covers the turn, without anything that happened since.
+    /// Begin with a summary at any turn, also where nothing was compacted. Nothing that happened after the turn is in it.
     #[arg(long, conflicts_with = "full")]
     with_summary: bool,
 
@@ -55,16 +48,17 @@ pub(crate) struct ForkArgs {
 }
 
 impl ForkArgs {
-    fn mode(&self) -> Option<ForkMode> {
+    fn mode(&self) -> ForkMode {
         match (self.with_summary, self.full) {
-            (true, _) => Some(ForkMode::WithSummary),
-            (false, true) => Some(ForkMode::InFull),
-            (false, false) => None,
+            (true, _) => ForkMode::WithSummary,
+            (false, true) => ForkMode::InFull,
+            (false, false) => ForkMode::SummaryIfCompacted,
         }
     }
 }
 
 pub(crate) fn run(args: &ForkArgs, store: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
+    let opening = SessionOpenOptions::configured(store.session_settings()?)?;
     let store = store.open_existing()?;
     let session = store.find_session(&args.session)?;
     let thread = store_lookup::thread(&*store, &session, args.thread.as_deref())?;
@@ -72,14 +66,9 @@ pub(crate) fn run(args: &ForkArgs, store: &DatabaseLocation, mut out: CliOutput)
     let (number, row) = store_lookup::turn(thread.id, &turns, &args.at)?;
     let title = args.title.clone().unwrap_or_else(|| format!("{} (fork at turn {number})", session.title));
     let at = row.turn.last;
-    let (id, new) = match args.mode() {
-        None => share(&*store, &session, &thread, at, &title)?,
-        Some(mode) => {
-            let opened = BlockingSession::open(&store, thread.id, SessionOpenOptions::default(), None)?;
-            let fork = opened.wait(opened.session.fork(at, mode, &title))?;
-            (fork.id(), fork.thread())
-        }
-    };
+    let opened = BlockingSession::open(&store, thread.id, opening, None)?;
+    let fork = opened.wait(opened.session.fork(at, args.mode(), &title))?;
+    let (id, new) = (fork.id(), fork.thread());
     let appended = store.head(new)?.seq.0.saturating_sub(at.0);
     if out.is_json() {
         out.object(&json!({
@@ -100,51 +89,22 @@ pub(crate) fn run(args: &ForkArgs, store: &DatabaseLocation, mut out: CliOutput)
         ))?;
         out.line(format_args!("shares turns 1 to {number} ({at} events) with {}", session.id))?;
         let said = match (args.mode(), appended) {
-            (None, _) => None,
-            (Some(ForkMode::WithSummary), 0) => Some(
-                "no later summary covers the turn, or none would be shorter: it stands as its parent did"
-                    .to_owned(),
-            ),
-            (Some(ForkMode::WithSummary), _) => {
-                Some("begins with a summary, of nothing that happened after the turn".to_owned())
+            (ForkMode::SummaryIfCompacted, 0) => "stands as its parent did after the turn".to_owned(),
+            (ForkMode::WithSummary, 0) => {
+                "stands as its parent did: it shows a summary already, or none would be shorter".to_owned()
             }
-            (Some(ForkMode::InFull), 0) => {
-                Some("everything is shown word for word: nothing was compacted before the turn".to_owned())
+            (ForkMode::SummaryIfCompacted | ForkMode::WithSummary, _) => {
+                "begins with a summary, of nothing that happened after the turn".to_owned()
             }
-            (Some(ForkMode::InFull), undone) => Some(format!(
+            (ForkMode::InFull, 0) => {
+                "everything is shown word for word: nothing was compacted before the turn".to_owned()
+            }
+            (ForkMode::InFull, undone) => format!(
                 "everything is shown word for word: {} undone in it",
                 text_format::count(undone, "compaction")
-            )),
+            ),
         };
-        if let Some(said) = said {
-            out.line(format_args!("{DIM}{said}{DIM:#}"))?;
-        }
+        out.line(format_args!("{DIM}{said}{DIM:#}"))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Makes a session that shares the past up to an event and has no events of its own.
-fn share(
-    store: &dyn Store,
-    session: &SessionRow,
-    thread: &ThreadRow,
-    at: Seq,
-    title: &str,
-) -> anyhow::Result<(SessionId, ThreadId)> {
-    let fork = NewFork {
-        of: thread.id,
-        at,
-        session: NewSession {
-            id: SessionId::new(Uuid::now_v7()),
-            key: None,
-            title: title.to_owned(),
-            source: session.source.clone(),
-            created: Some(text_format::now()),
-            principal: session.principal.clone(),
-        },
-        thread: ThreadId::new(Uuid::now_v7()),
-        name: "main".to_owned(),
-    };
-    store.fork(&fork)?;
-    Ok((fork.session.id, fork.thread))
 }

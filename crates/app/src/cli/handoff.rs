@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     output::{BOLD, CliOutput, DIM, NAME},
-    session_args::{BlockingSession, ThreadArgs},
+    session_args::{BlockingSession, SessionOpenOptions, SummariserArgs, ThreadArgs},
     store_lookup::DatabaseLocation,
     text_format,
 };
@@ -27,6 +27,9 @@ pub(crate) struct HandoffArgs {
 
     /// Goal of the new session; `-` reads it from standard input.
     goal: String,
+
+    #[command(flatten)]
+    summariser: SummariserArgs,
 }
 
 pub(crate) fn run(
@@ -42,8 +45,10 @@ pub(crate) fn run(
     if goal.is_empty() {
         bail!("say what the new session is for: the goal is empty");
     }
+    let opening = SessionOpenOptions::configured(store.session_settings()?)?;
     let store = store.open_existing()?;
-    let (row, opened) = BlockingSession::of(&store, &args.named)?;
+    let (row, thread) = args.named.find(&*store)?;
+    let opened = BlockingSession::open(&store, thread.id, opening, Some(&args.summariser))?;
     let shared = store.head(opened.session.thread())?.seq;
     let (before, _) = opened.wait(opened.session.size())?;
     let new = opened.wait(opened.session.hand_over(goal))?;

@@ -61,13 +61,15 @@ struct CancelJobArgs {
 }
 
 pub(crate) fn run(args: &JobsArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
-    let store = store.open_existing()?;
+    let location = store;
+    let settings = || SessionOpenOptions::configured(location.session_settings()?);
+    let store = location.open_existing()?;
     if let Some(JobsCommand::Cancel(cancel)) = &args.command {
         return self::cancel(cancel, &*store, out);
     }
     let session = args.session.as_deref().map(|name| store.find_session(name)).transpose()?;
     if args.work {
-        return work(args, session.as_ref(), &store, out);
+        return work(args, session.as_ref(), (&store, &settings), out);
     }
     if args.summariser.summariser.is_some() {
         bail!("--summariser says who works jobs off: say --work too");
@@ -146,7 +148,7 @@ pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: CliOutput) -> 
 fn work(
     args: &JobsArgs,
     session: Option<&SessionRow>,
-    store: &Arc<dyn Store>,
+    (store, settings): (&Arc<dyn Store>, &dyn Fn() -> anyhow::Result<SessionOpenOptions>),
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let before = rows(&**store, session)?;
@@ -157,7 +159,7 @@ fn work(
     let mut failed = 0;
     for thread in threads {
         // A job that cannot be read must not keep the others from running.
-        if let Err(error) = work_off(store, thread, &args.summariser) {
+        if let Err(error) = work_off(store, thread, settings()?, &args.summariser) {
             anstream::eprintln!("{NOTE}note:{NOTE:#} the jobs of thread {}: {error:#}", thread.short());
             failed += 1;
         }
@@ -191,8 +193,13 @@ fn work(
 
 /// Runs the jobs of a thread. A failed job is tried again after a wait, until the built-in summariser takes
 /// over; a job that another process is running is left to that process.
-fn work_off(store: &Arc<dyn Store>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
-    let opened = BlockingSession::open(store, thread, SessionOpenOptions::default(), Some(summariser))?;
+fn work_off(
+    store: &Arc<dyn Store>,
+    thread: ThreadId,
+    opening: SessionOpenOptions,
+    summariser: &SummariserArgs,
+) -> anyhow::Result<()> {
+    let opened = BlockingSession::open(store, thread, opening, Some(summariser))?;
     loop {
         if opened.block_on_with_progress(opened.session.work())? == WorkOutcome::One {
             continue;

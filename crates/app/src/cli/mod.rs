@@ -5,6 +5,7 @@ mod calls;
 mod compact;
 mod compact_session;
 mod compaction_report;
+mod config;
 mod context;
 mod diff;
 mod doctor;
@@ -45,6 +46,8 @@ use clap::{CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 use output::CliOutput;
 use store_lookup::DatabaseLocation;
 
+use crate::config::session_settings::ConfigPath;
+
 /// Keep an LLM agent inside its context window without losing what happened.
 ///
 /// Epitome keeps every session as an immutable log. Import what your agents recorded, look at it turn by turn, search
@@ -58,6 +61,12 @@ pub(crate) struct Cli {
     // An empty path counts as none, like an empty variable.
     #[arg(value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     db: Option<PathBuf>,
+
+    /// Configuration file, for the gateway and for commands that act on sessions. By default the one in your configuration
+    /// directory, if it is there: `epitome config` shows what holds.
+    #[arg(long, global = true, value_name = "FILE", env = "EPITOME_CONFIG", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
+    config: Option<PathBuf>,
 
     /// Print JSON: one line per item of a list, otherwise one object.
     #[arg(long, global = true)]
@@ -120,6 +129,8 @@ enum CliCommand {
     /// Run a gateway between agents and their providers: it records requests, and keeps them inside the
     /// models' windows if told to.
     Serve(serve::ServeArgs),
+    /// Show the configuration that holds, and where each value is from; or check a file, or list its keys.
+    Config(config::ConfigArgs),
     /// Replay sessions under several policies: what each would have cost and lost.
     Replay(replay::ReplayArgs),
     /// Check requests made from sessions at many budgets and in every format.
@@ -152,7 +163,8 @@ impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let out = CliOutput::new(self.json);
-        let store = DatabaseLocation::new(self.db);
+        let config = ConfigPath::find(self.config);
+        let store = DatabaseLocation::new(self.db, config.clone());
         match self.command {
             CliCommand::Compact(args) => compact::run(&args, &store, out),
             CliCommand::Context(args) => context::run(&args, &store, out),
@@ -172,7 +184,8 @@ impl Cli {
             CliCommand::ReplayCall(args) => calls::replay(&args, &store, out),
             CliCommand::Models(args) => models::run(&args, out),
             CliCommand::Policies(args) => policies::run(&args, out),
-            CliCommand::Serve(args) => serve::run(&args, &store, out),
+            CliCommand::Serve(args) => serve::run(&args, &config, &store, out),
+            CliCommand::Config(args) => config::run(&args, &config, &store, out),
             CliCommand::Replay(args) => replay::run(&args, &store, out),
             CliCommand::Sweep(args) => sweep::run(&args, out),
             CliCommand::Eval(args) => eval::run(&args, out),

@@ -7,9 +7,9 @@ use epitome::core::profile::{ModelWindow, Profile};
 
 use super::{
     output::{BOLD, CliOutput, DIM},
-    request_source::profiles,
     text_format,
 };
+use crate::config::session_settings::read_profiles;
 
 #[derive(ClapArgs)]
 #[command(
@@ -25,7 +25,7 @@ pub(crate) struct ModelsArgs {
 }
 
 pub(crate) fn run(args: &ModelsArgs, mut out: CliOutput) -> anyhow::Result<ExitCode> {
-    let profiles = profiles(args.profiles.as_deref())?;
+    let profiles = read_profiles(args.profiles.as_deref())?;
     if let Some(model) = &args.model {
         let profile = profiles.find(model)?;
         if out.is_json() {

@@ -38,7 +38,10 @@ use super::{
     store_lookup::{self, DatabaseLocation},
     text_format,
 };
-use crate::units::{TokenAmount, parse_amount};
+use crate::{
+    config::session_settings::read_profiles,
+    units::{TokenAmount, parse_amount},
+};
 
 /// Options of a view.
 #[derive(Args, Clone)]
@@ -290,7 +293,7 @@ impl ViewArgs {
 
     /// All profiles, including the user's.
     pub(crate) fn profiles(&self) -> anyhow::Result<Profiles> {
-        profiles(self.profiles.as_deref())
+        read_profiles(self.profiles.as_deref())
     }
 
     /// Fills in missing options from the source.
@@ -398,14 +401,4 @@ impl ViewArgs {
 /// A model's profile with a configured window.
 fn within(profile: &Profile, window: Tokens) -> Profile {
     Profile { window: ModelWindow::Of(window), ..profile.clone() }
-}
-
-/// The built-in profiles, overridden by those of a file.
-pub(crate) fn profiles(file: Option<&Path>) -> anyhow::Result<Profiles> {
-    let mut profiles = Profiles::builtin();
-    if let Some(path) = file {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        profiles.with_overrides(&text).with_context(|| format!("in {}", path.display()))?;
-    }
-    Ok(profiles)
 }

@@ -13,12 +13,11 @@ use epitome::store::{Durability, StoreOptions};
 use tokio::runtime::Builder;
 
 use super::{output::CliOutput, policies, store_lookup::DatabaseLocation};
-use crate::gateway::{
-    self,
-    banner::StartupBanner,
-    config::{LogFormat, StoreFailureAction, flags::GatewayArgs, shown_config::ShownConfig},
-    telemetry::TelemetryGuard,
+use crate::config::{
+    LogFormat, StoreFailureAction, flags::GatewayArgs, session_settings::ConfigPath,
+    shown_config::ShownConfig,
 };
+use crate::gateway::{self, banner::StartupBanner, telemetry::TelemetryGuard};
 
 /// Time that a record waits for others to share its commit, when they follow one another closely.
 const STORE_BATCH_DELAY: Duration = Duration::from_millis(2);
@@ -116,11 +115,13 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn run(
     args: &ServeArgs,
+    config: &ConfigPath,
     store: &DatabaseLocation,
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
-    let (config, log) = args.flags.clone().resolve(&environment, &policies::find)?;
+    let path = config.path();
+    let (config, log) = args.flags.clone().resolve(path, &environment, &policies::find)?;
     let database = store.location()?;
     if args.check {
         let shown = ShownConfig::of(&config, &database);
@@ -149,7 +150,7 @@ pub(crate) fn run(
         let _ = writeln!(io::stdout(), "http://{address}").and_then(|()| io::stdout().flush());
     };
     let reload = || {
-        let (config, said) = args.flags.clone().resolve(&environment, &policies::find)?;
+        let (config, said) = args.flags.clone().resolve(path, &environment, &policies::find)?;
         if said != log {
             tracing::warn!(
                 restart = "log",

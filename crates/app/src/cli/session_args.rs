@@ -12,7 +12,7 @@ use epitome::{
         profile::{ModelWindow, Profiles, TokenPrices},
     },
     request_plan::{last_model_of, native_format_of},
-    session::{LifecycleEvent, Session, SessionError, SummaryWorkers},
+    session::{LifecycleEvent, Session, SessionBuilder, SessionError, SummaryWorkers},
     store::{
         Store,
         records::{SessionRow, ThreadRow},
@@ -24,10 +24,18 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{
     output::{DIM, NOTE},
+    policies,
     request_source::FormatArg,
     store_lookup,
 };
-use crate::units::parse_tokens;
+use crate::{
+    config::{
+        CompactModeConfig, ConfiguredSummariser,
+        session_settings::{SessionSettings, read_profiles},
+    },
+    gateway::summariser::remote,
+    units::parse_tokens,
+};
 
 /// A session and its thread, as named on the command line.
 #[derive(Args, Clone)]
@@ -129,11 +137,24 @@ pub(crate) struct SessionOpenOptions {
     pub(crate) profiles: Profiles,
     /// Policy; by default the default one.
     pub(crate) policy: Option<Policy>,
+    /// Who summarises, and how, as a configuration says.
+    pub(crate) compact: CompactModeConfig,
 }
 
 impl Default for SessionOpenOptions {
     fn default() -> Self {
-        Self { model: None, format: None, profiles: Profiles::builtin(), policy: None }
+        let compact = CompactModeConfig::default();
+        Self { model: None, format: None, profiles: Profiles::builtin(), policy: None, compact }
+    }
+}
+
+impl SessionOpenOptions {
+    /// As a configuration says.
+    pub(crate) fn configured(settings: SessionSettings) -> anyhow::Result<Self> {
+        let SessionSettings { policy, profiles, compact } = settings;
+        let policy = policy.map(|name| policies::find(&name)).transpose()?;
+        let profiles = read_profiles(profiles.as_deref())?;
+        Ok(Self { model: None, format: None, profiles, policy, compact })
     }
 }
 
@@ -151,7 +172,7 @@ impl BlockingSession {
         opening: SessionOpenOptions,
         summariser: Option<&SummariserArgs>,
     ) -> anyhow::Result<Self> {
-        let SessionOpenOptions { model, format, profiles, policy } = opening;
+        let SessionOpenOptions { model, format, profiles, policy, compact } = opening;
         if let Some(model) = &model {
             profiles.find(model).map_err(|unknown| anyhow!("{unknown}, in a file that --profiles names"))?;
         }
@@ -159,10 +180,17 @@ impl BlockingSession {
         let format = format.or(spoken.format).unwrap_or(Format::OpenaiChat);
         let model = model.or(spoken.model).unwrap_or_default();
         let asked = summariser.map(|summariser| summariser.build(&profiles)).transpose()?.flatten();
-        let mut builder = Session::builder(format, &model)
-            .store(Arc::clone(store))
-            .profiles(profiles)
-            .workers(SummaryWorkers::Elsewhere);
+        let mut builder =
+            Session::builder(format, &model).store(Arc::clone(store)).workers(SummaryWorkers::Elsewhere);
+        if let Some(folder) = &compact.memory_files {
+            let session = store.thread(thread)?.session;
+            builder = builder.memory_files(folder.join(session.to_string()));
+        }
+        // Without a flag, who summarises is the configuration's choice.
+        if summariser.is_some() && asked.is_none() {
+            builder = with_summarisers(builder, compact, &profiles)?;
+        }
+        builder = builder.profiles(profiles);
         if let Some(policy) = &policy {
             builder = builder.policy(policy);
         }
@@ -217,6 +245,34 @@ impl BlockingSession {
         // A timer can only be created inside the runtime.
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
+}
+
+/// A session with the summarisers of a configuration.
+fn with_summarisers(
+    mut builder: SessionBuilder,
+    compact: CompactModeConfig,
+    profiles: &Profiles,
+) -> anyhow::Result<SessionBuilder> {
+    let (time, window) = (compact.summary_time(), compact.window.map(Tokens));
+    if matches!(compact.summariser, ConfiguredSummariser::Session) {
+        // Only a client's request brings the key of a session's own model.
+        anstream::eprintln!(
+            "{NOTE}note:{NOTE:#} a session's own model can only be asked by the gateway: the built-in summariser writes"
+        );
+    }
+    if let ConfiguredSummariser::Model { model, .. } = &compact.summariser
+        && let Ok(profile) = profiles.find(model)
+    {
+        builder = builder.summariser_prices(profile.prices);
+    }
+    if let Some(remote) = remote(compact.summariser, time, window, profiles)? {
+        builder = builder.summariser(remote);
+    }
+    let careful = compact.careful.map(|careful| remote(careful, time, window, profiles));
+    if let Some(remote) = careful.transpose()?.flatten() {
+        builder = builder.careful_summariser(remote);
+    }
+    Ok(builder.instructions(compact.instructions))
 }
 
 fn print_lifecycle(happened: &LifecycleEvent) {

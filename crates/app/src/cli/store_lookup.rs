@@ -1,6 +1,9 @@
 //! Opening of the database, and lookup of the threads and turns named on the command line.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context, bail};
 use epitome::{
@@ -12,18 +15,31 @@ use epitome::{
 };
 use etcetera::BaseStrategy;
 
+use crate::config::session_settings::{ConfigPath, SessionSettings};
+
 /// Number of events that are read at a time.
 const PAGE: usize = 1024;
 
 /// The database of this run, not yet opened.
 pub(crate) struct DatabaseLocation {
     path: Option<PathBuf>,
+    config: ConfigPath,
 }
 
 impl DatabaseLocation {
-    /// A database at `path`, or in the user's data directory.
-    pub(crate) fn new(path: Option<PathBuf>) -> Self {
-        Self { path: path.filter(|path| !path.as_os_str().is_empty()) }
+    /// A database at `path`, or where the configuration says, or in the user's data directory.
+    pub(crate) fn new(path: Option<PathBuf>, config: ConfigPath) -> Self {
+        Self { path: path.filter(|path| !path.as_os_str().is_empty()), config }
+    }
+
+    /// The database that was named on the command line or in the environment.
+    pub(crate) fn named(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// What the configuration says of sessions.
+    pub(crate) fn session_settings(&self) -> anyhow::Result<SessionSettings> {
+        self.config.session_settings()
     }
 
     /// Opens the database, creating it if there is none.
@@ -57,6 +73,9 @@ impl DatabaseLocation {
     /// Location of the database.
     pub(crate) fn location(&self) -> anyhow::Result<StoreLocation> {
         if let Some(path) = &self.path {
+            return Ok(StoreLocation::named(path)?);
+        }
+        if let Some(path) = self.config.database()? {
             return Ok(StoreLocation::named(path)?);
         }
         let strategy = etcetera::choose_base_strategy()

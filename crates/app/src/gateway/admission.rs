@@ -17,10 +17,8 @@ use http::{
     uri::Authority,
 };
 
-use super::{
-    config::{AccessRights, AccessToken, RequestRules, allowed_routes::RouteList},
-    headers::KEY_HEADERS,
-};
+use super::headers::KEY_HEADERS;
+use crate::config::{AccessRights, AccessToken, RequestRules, allowed_routes::RouteList};
 
 /// Header in which clients show a token. It is never forwarded.
 pub(super) const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-epitome-token");

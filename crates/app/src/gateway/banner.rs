@@ -8,7 +8,7 @@ use std::{
 use epitome::store::StoreLocation;
 use tracing::info;
 
-use super::config::{
+use crate::config::{
     GatewayConfig, GatewayMode,
     shown_config::{describe_compact_mode, describe_requests, url},
 };
@@ -135,11 +135,11 @@ fn agents(url: &str) -> [(&'static str, String); 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::config::{CompactModeConfig, ConfiguredSummariser, flags::GatewayArgs};
+    use crate::config::{CompactModeConfig, ConfiguredSummariser, flags::GatewayArgs};
 
     fn screen_with(change: impl FnOnce(&mut GatewayConfig), address: &str) -> String {
         let policy = |name: &str| Ok(epitome::core::policy::Policy::named(name)?.clone());
-        let (mut config, _) = GatewayArgs::default().resolve(&|_| None, &policy).expect("the default");
+        let (mut config, _) = GatewayArgs::default().resolve(None, &|_| None, &policy).expect("the default");
         change(&mut config);
         StartupBanner::of(&config, &StoreLocation::named("/home/anna/epitome.db").expect("a path"))
             .at(address.parse().expect("an address"))

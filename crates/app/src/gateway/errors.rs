@@ -14,12 +14,8 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{
-    admission,
-    config::{GatewayMode, allowed_routes::RouteList},
-    metrics::UnrecordedReason,
-    response_body::ResponseBody,
-};
+use super::{admission, metrics::UnrecordedReason, response_body::ResponseBody};
+use crate::config::{GatewayMode, allowed_routes::RouteList};
 
 /// Header that marks an answer as the gateway's own.
 const ERROR: HeaderName = HeaderName::from_static("x-epitome-error");

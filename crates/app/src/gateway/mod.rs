@@ -6,7 +6,6 @@ pub(crate) mod banner;
 mod compact_options;
 mod compact_request;
 mod completed_exchange;
-pub(crate) mod config;
 mod connection_threads;
 mod decompress;
 mod delivery;
@@ -31,7 +30,7 @@ mod route;
 mod savings;
 mod server;
 mod signals;
-mod summariser;
+pub(crate) mod summariser;
 pub(crate) mod telemetry;
 mod tls;
 mod treatment;
@@ -45,7 +44,6 @@ use epitome::{
         Tokens,
         inject::{Hook, Hooks},
         policy::Policy,
-        profile::Profiles,
     },
     observe::PolicyObserver,
     recorder::RecordError,
@@ -56,7 +54,6 @@ use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
 
 use self::{
     admission::ClientAdmission,
-    config::{GatewayConfig, GatewayLimits, StoreFailureAction},
     connection_threads::ConnectionThreads,
     health::GatewayHealth,
     metrics::{GatewayMetrics, UncomposedReason, UnrecordedReason},
@@ -66,6 +63,7 @@ use self::{
     treatment::{PolicyInUse, TreatmentRules},
     upstream::UpstreamPool,
 };
+use crate::config::{GatewayConfig, GatewayLimits, StoreFailureAction};
 
 /// Serves until a signal says to stop. `ready` is called with the address once the gateway listens. Without a
 /// store nothing is recorded. `reload` reads the configuration again, whenever a signal asks for that.
@@ -121,7 +119,6 @@ struct LongLivedState {
     shelf: Option<Arc<ReopeningStore>>,
     metrics: Arc<GatewayMetrics>,
     health: Arc<GatewayHealth>,
-    profiles: Arc<Profiles>,
     /// Receiver of the outcomes of summaries.
     heard: LifecycleHub,
     /// Permits of requests in progress.
@@ -152,14 +149,13 @@ impl Gateway {
         } else {
             GatewayHealth::relaying(shelf.clone())
         };
-        let profiles = Arc::new(Profiles::builtin());
+        let profiles = Arc::clone(&config.profiles);
         let places = config.limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         let lasting = LongLivedState {
             listening,
             shelf,
-            metrics: Arc::new(GatewayMetrics::new(Arc::clone(&profiles))),
+            metrics: Arc::new(GatewayMetrics::new(profiles)),
             health: Arc::new(health),
-            profiles,
             heard: LifecycleHub::default(),
             places: Arc::new(Semaphore::new(places)),
             records: Arc::new(Semaphore::new(2 * places)),
@@ -180,25 +176,25 @@ impl Gateway {
             limits,
             unrecorded,
             policy,
+            profiles,
             compact,
         } = config;
         let (window, summary_time) = (compact.window.map(Tokens), compact.summary_time());
         let hooks = compact.hooks.into_iter().map(|hook| Box::new(hook) as Box<dyn Hook>);
-        let careful = compact
-            .careful
-            .map(|careful| summariser::remote(careful, summary_time, window, &lasting.profiles));
+        let careful =
+            compact.careful.map(|careful| summariser::remote(careful, summary_time, window, &profiles));
         let functions = Arc::new(SessionFunctions {
             careful: careful.transpose()?.flatten(),
             instructions: compact.instructions,
             idle: compact.idle,
             memory: compact.memory_files,
             hooks: Arc::new(Hooks::new(hooks.collect())?),
+            overflow_check: compact.overflow_check,
         });
         let in_use = |policy: &Policy| {
-            let profiles = &lasting.profiles;
             let composing = RewriteSettings {
                 policy: policy.clone(),
-                profiles: Arc::clone(profiles),
+                profiles: Arc::clone(&profiles),
                 window,
                 holdout: compact.holdout,
                 command: compact.command.clone(),
@@ -207,7 +203,7 @@ impl Gateway {
                 heard: lasting.heard.clone(),
                 functions: Arc::clone(&functions),
             };
-            PolicyInUse { composing, observer: PolicyObserver::new(policy.clone(), Arc::clone(profiles)) }
+            PolicyInUse { composing, observer: PolicyObserver::new(policy.clone(), Arc::clone(&profiles)) }
         };
         let named = tokens.iter().map(|token| &token.rules).chain(routes.values());
         let others = named.filter_map(|rules| rules.policy.as_deref());
@@ -220,12 +216,7 @@ impl Gateway {
             limits,
             unrecorded,
             listen,
-            summarisers: SessionSummarisers::new(
-                compact.summariser,
-                summary_time,
-                window,
-                &lasting.profiles,
-            )?,
+            summarisers: SessionSummarisers::new(compact.summariser, summary_time, window, &profiles)?,
             lasting,
         })
     }

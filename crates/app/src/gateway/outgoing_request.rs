@@ -9,7 +9,6 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::{
-    config::{GatewayMode, StoreFailureAction},
     errors::GatewayError,
     metrics::{UncomposedReason, UnrecordedReason, compact_calls::OverflowOutcome},
     recording::{self, ComposedRequest, ExchangeRecording, OverlongRequest, ShutdownGuard},
@@ -18,6 +17,7 @@ use super::{
     telemetry,
     upstream::{SendError, Upstream},
 };
+use crate::config::{GatewayMode, StoreFailureAction};
 
 /// Longest time that a request waits for a slow store, if the configuration lets requests pass unrecorded.
 pub(super) const MAX_COMPOSE_WAIT: Duration = Duration::from_secs(2);

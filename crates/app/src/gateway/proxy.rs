@@ -20,7 +20,6 @@ use super::{
     admission::{AdmittedClient, ClientKeyKind, ProviderKeyOwner},
     compact_options::parse_options,
     compact_request::{CompactRequest, ProxyOutcome},
-    config::{GatewayMode, StoreFailureAction},
     decompress::{ContentCoding, expand},
     errors::{GatewayError, gateway_response},
     headers,
@@ -37,6 +36,7 @@ use super::{
     treatment::RequestTreatment,
     upstream::{Upstream, UpstreamChoice},
 };
+use crate::config::{GatewayMode, StoreFailureAction};
 
 /// Answers a request.
 pub(super) async fn answer(

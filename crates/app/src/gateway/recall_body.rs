@@ -31,7 +31,6 @@ use tokio::{
 
 use super::{
     answer_copy::{CopiedAnswer, is_streamed},
-    config::StoreFailureAction,
     decompress::ContentCoding,
     headers,
     io_timeout::PauseTimeout,
@@ -44,6 +43,7 @@ use super::{
     response_body::{BodyError, MAX_RECORD_WAIT, broken},
     upstream::Upstream,
 };
+use crate::config::StoreFailureAction;
 
 /// Most times that a model may ask back in one answer.
 const MAX_RECALL_ROUNDS: usize = 8;

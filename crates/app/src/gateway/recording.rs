@@ -35,7 +35,6 @@ use super::{
     admission::TOKEN_HEADER,
     answer_copy::AnswerCopy,
     completed_exchange::CompletedExchange,
-    config::{GatewayMode, StoreFailureAction},
     decompress::{ContentCoding, DecompressError, expand},
     delivery::{DeliveryGuard, WaitingRequest},
     headers::KEY_HEADERS,
@@ -47,6 +46,7 @@ use super::{
     telemetry,
     treatment::PolicyInUse,
 };
+use crate::config::{GatewayMode, StoreFailureAction};
 
 /// Held by every task that must not be cut off when the gateway stops.
 pub(super) type ShutdownGuard = mpsc::Sender<()>;

@@ -15,7 +15,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{config::GatewayLimits, io_timeout::PauseTimeout};
+use super::io_timeout::PauseTimeout;
+use crate::config::GatewayLimits;
 
 /// A request's body as its provider gets it.
 #[derive(Debug)]

@@ -25,7 +25,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::{
     Gateway,
     answer_copy::{AnswerCopy, CopiedAnswer, is_streamed},
-    config::GatewayMode,
     metrics::{
         FinishedRequest, GatewayMetrics, InFlightGuard, UnrecordedReason, compact_calls::OverflowOutcome,
     },
@@ -35,6 +34,7 @@ use super::{
     telemetry::{self, RecordLocation, RequestLogEntry},
     upstream::Upstream,
 };
+use crate::config::GatewayMode;
 
 /// One request in progress.
 #[derive(Debug)]

@@ -18,7 +18,6 @@ use http_body_util::Full;
 use tokio::sync::oneshot;
 
 use super::{
-    config::StoreFailureAction,
     io_timeout::PauseTimeout,
     metrics::UnrecordedReason,
     peeked_response::PeekedBody,
@@ -26,6 +25,7 @@ use super::{
     recording::RecordResult,
     request_scope::{ProxyEnding, RequestScope},
 };
+use crate::config::StoreFailureAction;
 
 /// Longest time that an answer is held for a slow store, if the configuration lets answers pass unrecorded.
 pub(super) const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);

@@ -13,7 +13,6 @@ use tokio::{
 
 use super::{
     Gateway,
-    config::GatewayConfig,
     connection_threads::ConnectionThreads,
     framing::FramedStream,
     io_timeout::WriteTimeoutStream,
@@ -21,6 +20,7 @@ use super::{
     recording::{self, ShutdownGuard},
     signals::{ProcessSignals, SignalAction},
 };
+use crate::config::GatewayConfig;
 
 /// Longest time for the last records after everything else has ended.
 const FLUSH: Duration = Duration::from_secs(10);

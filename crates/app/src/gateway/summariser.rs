@@ -32,12 +32,12 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    config,
     decompress::{ContentCoding, expand},
     headers,
     request_body::{BodyFraming, OutboundBody},
     upstream::{SendError, UpstreamPool},
 };
+use crate::config;
 
 /// Window of a model whose size is unknown.
 const DEFAULT_MODEL_WINDOW: Tokens = Tokens(128_000);
@@ -131,7 +131,7 @@ impl SessionSummarisers {
 }
 
 /// The model of a configuration with an address of its own; `None` if it has none.
-pub(super) fn remote(
+pub(crate) fn remote(
     config: config::ConfiguredSummariser,
     time: Duration,
     window: Option<Tokens>,

@@ -11,12 +11,8 @@ use epitome::{
 };
 use http::{HeaderValue, request::Parts};
 
-use super::{
-    admission::AdmittedClient,
-    config::{GatewayMode, RequestRules},
-    errors::GatewayError,
-    route,
-};
+use super::{admission::AdmittedClient, errors::GatewayError, route};
+use crate::config::{GatewayMode, RequestRules};
 
 /// Treatment of one request.
 #[derive(Clone, Debug)]

@@ -23,7 +23,6 @@ use secrecy::ExposeSecret;
 use tokio::time::timeout;
 
 use super::{
-    config::{self, GatewayLimits, pattern::matches_pattern},
     connection_threads,
     errors::GatewayError,
     headers::UpstreamKey,
@@ -31,6 +30,7 @@ use super::{
     request_scope::ProxyEnding,
     tls::TlsError,
 };
+use crate::config::{self, GatewayLimits, pattern::matches_pattern};
 
 /// Time for which an idle connection is kept: shorter than servers keep theirs, so that no connection is used
 /// that the server has closed.

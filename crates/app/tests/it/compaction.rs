@@ -72,7 +72,7 @@ const DRAFT: &str = "## Session Intent\n- Plan a workshop with a bench.\n\n## Cu
                      ## Key Decisions\n- I chose ash for the bench because it is tough.\n\n## Next Steps\n- Buy ash.\n";
 
 /// Twelve questions about wood, with enough words that a summary saves some.
-fn talk() -> String {
+pub(crate) fn talk() -> String {
     talk_of(12)
 }
 
@@ -435,26 +435,47 @@ fn a_fork_begins_with_a_summary_or_in_full() {
         let id = made[0]["session"].as_str().expect("a session").to_owned();
         (made[0]["appended"].as_u64().expect("a number"), seen(&bench, &id))
     };
-    let (appended, whole) = fork("9", &[]);
-    assert!(appended == 0 && whole.contains("Answer 9:") && whole.contains("Answer 1:"), "{whole}");
+    let (_, whole) = fork("9", &["--full"]);
+    assert!(whole.contains("Answer 9:") && whole.contains("Answer 1:"), "{whole}");
     // The compaction is turn 13.
     let (appended, shown) = fork("13", &["--full"]);
     assert!(appended == 1 && shown.contains("Answer 1:") && shown.contains("Answer 12:"), "{shown}");
-    let (appended, shown) = fork("13", &["--with-summary"]);
-    assert!(appended == 0 && shown.contains("## What Happened") && shown.contains("Answer 12:"), "{shown}");
-    // What is kept is as much as there is room for: of so few words, nearly all.
-    let (appended, shown) = fork("9", &["--with-summary"]);
-    assert!(
-        appended == 1 && shown.starts_with("{\"messages\":") && shown.contains("This message stands for"),
-        "{shown}"
-    );
-    assert!(
-        shown.len() < whole.len() && (2..=9).all(|turn| shown.contains(&format!("Answer {turn}:"))),
-        "{shown}"
-    );
+    for mode in [&[][..], &["--with-summary"]] {
+        let (appended, shown) = fork("13", mode);
+        assert!(appended == 0 || !mode.is_empty(), "{mode:?}: it stands on the summary that is there");
+        assert!(shown.contains("## What Happened") && shown.contains("Answer 12:"), "{shown}");
+        // What is kept is as much as there is room for: of so few words, nearly all.
+        let (appended, shown) = fork("9", mode);
+        assert!(
+            appended == 1 && shown.starts_with("{\"messages\":") && shown.contains("This message stands for"),
+            "{shown}"
+        );
+        assert!(
+            shown.len() < whole.len() && (2..=9).all(|turn| shown.contains(&format!("Answer {turn}:"))),
+            "{shown}"
+        );
+    }
     assert!(
         bench.fails(&["fork", &session, "--at", "9", "--full", "--with-summary"]).contains("cannot be used")
     );
+}
+
+#[test]
+fn a_fork_begins_with_a_summary_at_any_turn_if_it_is_told_to() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", &talk());
+    for at in ["4", "8", "12"] {
+        let fork = |mode: &[&str]| {
+            let made = bench.json(&[&["fork", session.as_str(), "--at", at], mode].concat());
+            let id = made[0]["session"].as_str().expect("a session").to_owned();
+            (made[0]["appended"].as_u64().expect("a number"), seen(&bench, &id))
+        };
+        let (appended, whole) = fork(&[]);
+        assert!(appended == 0 && whole.contains("Answer 1:"), "nothing was compacted: {whole}");
+        let (appended, shown) = fork(&["--with-summary"]);
+        assert!(appended == 1 && shown.contains("This message stands for"), "turn {at}: {shown}");
+        assert!(shown.len() < whole.len() && shown.contains(&format!("Answer {at}:")), "turn {at}: {shown}");
+    }
 }
 
 #[test]

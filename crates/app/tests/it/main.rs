@@ -3,6 +3,7 @@
 mod bad_input;
 mod commands;
 mod compaction;
+mod config;
 mod eval;
 mod gateway;
 mod growth;

@@ -18,6 +18,7 @@ fn data() -> Option<PathBuf> {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn every_real_session_imports_once() {
     let Some(data) = data() else { return };
     let manifest: Vec<Value> =

@@ -140,3 +140,66 @@ fn the_path_of_a_request_is_short_and_leads_through_files_that_exist() {
     }
     assert!((1..=MAX_PATH_FILES).contains(&files), "{files} files");
 }
+
+/// The text of some files of a crate without their unit tests.
+fn own_text(is_meant: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let files = rust_files().into_iter().map(|(path, text)| (path.to_string_lossy().into_owned(), text));
+    let meant = files.filter(|(path, _)| is_meant(path));
+    meant
+        .map(|(path, text)| (path, text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+/// They share a budget: neither is built on the other.
+#[test]
+fn injection_and_reduction_know_nothing_of_each_other() {
+    const REDUCTION: [&str; 6] =
+        ["reducers", "pipeline", "fit", "loop_blocks", "budget", "compaction_strategy"];
+    let names = |text: &str, module: &str| {
+        text.match_indices(&format!("{module}::")).any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+        })
+    };
+    let injection = own_text(|path| path == "core/src/inject.rs");
+    for module in REDUCTION {
+        assert!(injection.iter().all(|(_, text)| !names(text, module)), "inject.rs names {module}");
+        let (file, folder) = (format!("core/src/{module}.rs"), format!("core/src/{module}/"));
+        let reduction = own_text(|path| path == file || path.starts_with(&folder));
+        assert!(!reduction.is_empty(), "{module} is gone");
+        for (path, text) in reduction {
+            assert!(!names(&text, "inject"), "{path} names inject");
+        }
+    }
+    assert!(names("use crate::{\n    budget::Budget,\n};", "budget"), "the test can see a use");
+}
+
+/// A reducer that no policy can name would be one that nobody runs.
+#[test]
+fn every_reducer_is_known_by_its_file() {
+    let known = fs::read_to_string(workspace().join("crates/core/src/reducers/mod.rs")).expect("UTF-8");
+    let reducers = own_text(|path| path.starts_with("core/src/reducers/") && !path.ends_with("mod.rs"));
+    let reducers = reducers.iter().filter(|(_, text)| text.contains("\nimpl Reducer for "));
+    for (path, text) in reducers {
+        let name = text.split("\nimpl Reducer for ").nth(1).and_then(|rest| rest.split_once(" {"));
+        let name = name.map_or("", |(name, _)| name);
+        let (_, list) = known.split_once("any_reducer!(\n").expect("the list of reducers");
+        assert!(list.contains(&format!("    {name},\n")), "{path}: {name} is not in `any_reducer!`");
+    }
+}
+
+/// A method that no check calls is promised by nobody.
+#[test]
+fn the_suite_of_databases_calls_every_method_of_every_trait() {
+    let traits = own_text(|path| path.starts_with("store/src/traits/") || path == "store/src/log.rs");
+    let suite = own_text(|path| path.starts_with("store/src/conformance"));
+    let methods: Vec<&str> = traits
+        .iter()
+        .flat_map(|(_, text)| text.lines())
+        .filter_map(|line| line.strip_prefix("    fn ")?.split_once('(').map(|(name, _)| name))
+        .collect();
+    assert!(methods.len() > 60, "methods are found: {methods:?}");
+    let is_called = |name: &&str| suite.iter().any(|(_, text)| text.contains(&format!(".{name}(")));
+    let untried: Vec<_> = methods.iter().filter(|name| !is_called(name)).collect();
+    assert!(untried.is_empty(), "no check calls {untried:?}");
+}

@@ -27,7 +27,7 @@ pub struct BlockConfig {
     pub keep_user_messages: bool,
     /// Strategy that summarises a loop. It is code, and so it is not serialised.
     #[serde(skip)]
-    pub strategy: StrategySetting,
+    pub block_strategy: StrategySetting,
 }
 
 /// Number of earlier loops that are summarised turn by turn. Loops beyond share one line.
@@ -57,7 +57,7 @@ impl Default for BlockConfig {
             max_summary_tokens: Tokens(2_000),
             tool_output_max_lines: 50,
             keep_user_messages: false,
-            strategy: StrategySetting::default(),
+            block_strategy: StrategySetting::default(),
         }
     }
 }

@@ -69,7 +69,7 @@ pub fn compact_loops(context: &Context, config: &BlockConfig, max_context_tokens
     let time = chain.time();
     let overlay = |record: &LoopRecord<'_>, place| LoopOverlay {
         places: record.places(),
-        block: config.strategy.compact(record, config, place, time),
+        block: config.block_strategy.compact(record, config, place, time),
     };
     let mut loops: Vec<LoopOverlay> =
         within.iter().map(|record| overlay(record, LoopPosition::Earlier)).collect();
@@ -77,8 +77,41 @@ pub fn compact_loops(context: &Context, config: &BlockConfig, max_context_tokens
     ContextOverlay { beyond, loops }
 }
 
+/// Some turns of a loop that are to be summarised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnOverlay {
+    /// Places of the loop's segments in the context.
+    pub places: Range<usize>,
+    /// Indices of the turns within the loop.
+    pub turns: Range<usize>,
+}
+
+/// Summarises some turns of a context's loops by the configured strategy, in the name of `author`.
+pub fn overlay_turns(
+    author: &'static str,
+    context: &Context,
+    overlays: &[TurnOverlay],
+    config: &BlockConfig,
+) -> Context {
+    let chain = LoopChain::of(context);
+    let block = |record: LoopRecord<'_>| {
+        let overlay = overlays.iter().find(|overlay| overlay.places == record.places())?;
+        let end_turn = overlay.turns.end.checked_sub(1)?;
+        let range = TurnRange { start_turn: overlay.turns.start, end_turn };
+        let keep_compacted = config.block_strategy.keep_compacted(&record, range, config);
+        let block = CompactionBlock { keep_compacted, ..CompactionBlock::default() };
+        Some(LoopOverlay { places: record.places(), block })
+    };
+    let loops = chain.records().filter_map(block).collect();
+    build_context_by(author, context.clone(), &ContextOverlay { beyond: Vec::new(), loops })
+}
+
 /// Puts blocks over the context they were made for. A block that would not make it smaller is left out.
 pub fn build_context(context: Context, overlay: &ContextOverlay) -> Context {
+    build_context_by(BLOCKS_AUTHOR, context, overlay)
+}
+
+fn build_context_by(author: &'static str, context: Context, overlay: &ContextOverlay) -> Context {
     let mut runs = overlay.beyond.clone();
     let mut cuts: BTreeMap<usize, &[ContentPart]> = BTreeMap::new();
     let mut notes: BTreeMap<(Seq, Seq), &str> = BTreeMap::new();
@@ -101,11 +134,11 @@ pub fn build_context(context: Context, overlay: &ContextOverlay) -> Context {
         }
     }
     let scribe = StubWriter::of(&context);
-    let context = context.edit(BLOCKS_AUTHOR, |index, _| match cuts.get(&index) {
+    let context = context.edit(author, |index, _| match cuts.get(&index) {
         Some(parts) => SegmentEdit::Replace { parts: parts.to_vec(), fidelity: Fidelity::Cut },
         None => SegmentEdit::Keep,
     });
-    context.fold(BLOCKS_AUTHOR, &runs, |folded| {
+    context.fold(author, &runs, |folded| {
         let ends = folded.events.first().zip(folded.events.last());
         ends.and_then(|ends| notes.get(&ends)).map_or_else(|| scribe.note(folded), |text| (*text).to_owned())
     })
@@ -126,7 +159,7 @@ fn outside(
 ) -> Tokens {
     let cost = |segments: &[Segment]| segments.iter().map(Segment::tokens).sum::<Tokens>();
     let earlier: Tokens = earlier.iter().map(|record| cost(record.segments())).sum();
-    let first = config.strategy.keep_first(recent, config);
+    let first = config.block_strategy.keep_first(recent, config);
     let after_first = first.map_or(0, |first| first.end_turn + 1);
     let last = recent_turns(recent, config, after_first);
     let middle = recent.all_turns().and_then(|all| between(all, first, last));

@@ -22,7 +22,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     config::{BlockConfig, CompactionScope},
-    context_overlay::{ContextOverlay, LoopOverlay, build_context, compact_loops, resolve_scope},
+    context_overlay::{
+        ContextOverlay, LoopOverlay, TurnOverlay, build_context, compact_loops, overlay_turns, resolve_scope,
+    },
     loop_chain::{LoopChain, LoopRecord},
     strategy::{BlockStrategy, LoopPosition, StrategySetting},
     turn_lines::TurnLines,

@@ -45,6 +45,11 @@ impl Preparation {
             let target = self.target(view, context, policy, budget, moment);
             return Some(chosen(EpochCause::Force, budget, target));
         }
+        if moment.overflowed {
+            // Whatever our count says, this size is over the ceiling, and the target is as far below it as it would be there.
+            let share = Share::ratio(self.target(view, context, policy, budget, moment), budget.ceiling());
+            return Some(chosen(EpochCause::Usage, budget, share.of(size)));
+        }
         // Acting again where it did not help a moment ago would reset the cache in vain.
         let grown = self.has_grown(size, budget) || self.is_newly_forced(size, budget);
         let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;

@@ -37,6 +37,8 @@ pub enum EpochCause {
     Force,
     /// The cache was cold, so that it was free.
     Cold,
+    /// The last call used more than the model's input takes, by the provider's count.
+    Usage,
     /// The saving is larger than the cost.
     BreakEven,
     /// A tier was over its cap.
@@ -61,7 +63,7 @@ pub enum EpochCause {
 impl EpochCause {
     /// Returns true if a size demanded it: a trigger, a limit or a cap was passed.
     pub fn is_forced(&self) -> bool {
-        matches!(self, Self::Trigger | Self::Force | Self::Cap(_))
+        matches!(self, Self::Trigger | Self::Force | Self::Usage | Self::Cap(_))
     }
 }
 
@@ -72,6 +74,7 @@ impl fmt::Display for EpochCause {
             Self::Trigger => "over the trigger".into(),
             Self::Force => "over the limit".into(),
             Self::Cold => "the cache was cold".into(),
+            Self::Usage => "the last call used more than there is room for".into(),
             Self::BreakEven => "it pays".into(),
             Self::Cap(tier) => format!("{tier:?} over the cap").into(),
             Self::EveryCall(reducer) => format!("{reducer} on every call").into(),

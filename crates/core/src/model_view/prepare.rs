@@ -44,6 +44,8 @@ pub struct NextCall<'a> {
     pub unanswered: Option<Seq>,
     /// Topic that a summary made now should focus on.
     pub focus: Option<&'a SummaryFocus>,
+    /// True if the last call used more than the model's input takes, by the provider's own count.
+    pub overflowed: bool,
 }
 
 impl NextCall<'_> {
@@ -191,6 +193,8 @@ pub(super) struct Preparation {
     now: Option<Timestamp>,
     unanswered: Option<Seq>,
     focus: Option<SummaryFocus>,
+    /// Trigger of a compaction that is made.
+    trigger: CompactionTrigger,
     pub(super) plan: Option<CallPlan>,
     /// Decisions before the context moved to another pivot.
     edits: Vec<RecordedChange>,
@@ -250,6 +254,11 @@ impl Preparation {
             now: moment.now,
             unanswered: moment.unanswered,
             focus: moment.focus.cloned(),
+            trigger: if moment.overflowed {
+                CompactionTrigger::Overflow
+            } else {
+                CompactionTrigger::Threshold
+            },
             plan: None,
             edits: Vec::new(),
             compaction: None,
@@ -423,13 +432,12 @@ impl Preparation {
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let target = budget.target();
         let mut drafting = CompactionSettings { unanswered, ..rules.compaction_settings(budget, prefix) };
-        let mut draft =
-            drafting.draft(self.focus.as_ref(), context, &view.line, CompactionTrigger::Threshold);
+        let mut draft = drafting.draft(self.focus.as_ref(), context, &view.line, self.trigger);
         let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
         if matches!(drafting.keep, VerbatimTail::Turns(_)) && draft.as_ref().is_ok_and(over) {
             // Turns of any size may be more than there is room for.
             drafting.keep = VerbatimTail::Tokens(target.less(prefix).less(drafting.length.most()));
-            draft = drafting.draft(self.focus.as_ref(), context, &view.line, CompactionTrigger::Threshold);
+            draft = drafting.draft(self.focus.as_ref(), context, &view.line, self.trigger);
         }
         draft
     }

@@ -179,8 +179,8 @@ fn a_bad_file_is_refused_with_its_line_and_the_reason() {
 #[test]
 fn a_bad_step_is_refused_with_the_line_of_the_field() {
     let step = |toml: &str| wrong(&format!("base = \"epitome\"\n\n[[reduce]]\n{toml}"));
-    insta::assert_snapshot!(step("protect = 3"), @"line 3: a step needs its `reducer`: one of blocks, cut_outputs, drop_injected, drop_middle, drop_reasoning, drop_superseded_reads, evict_media, expire_tool_results, prune, refer_outputs, shorten_summaries, slide_dialogue, split_turn");
-    insta::assert_snapshot!(step("when = \"every_call\"\nreducer = \"prunes\""), @"line 5: there is no reducer `prunes`; there are blocks, cut_outputs, drop_injected, drop_middle, drop_reasoning, drop_superseded_reads, evict_media, expire_tool_results, prune, refer_outputs, shorten_summaries, slide_dialogue, split_turn");
+    insta::assert_snapshot!(step("protect = 3"), @"line 3: a step needs its `reducer`: one of blocks, cut_outputs, drop_injected, drop_middle, drop_reasoning, drop_superseded_reads, evict_media, expire_tool_results, prune, refer_outputs, shorten_summaries, slide_dialogue, split_turn, summarise_turns");
+    insta::assert_snapshot!(step("when = \"every_call\"\nreducer = \"prunes\""), @"line 5: there is no reducer `prunes`; there are blocks, cut_outputs, drop_injected, drop_middle, drop_reasoning, drop_superseded_reads, evict_media, expire_tool_results, prune, refer_outputs, shorten_summaries, slide_dialogue, split_turn, summarise_turns");
     insta::assert_snapshot!(step("reducer = 7"), @"line 4: `reducer` is a name in quotes, and not of type integer");
     insta::assert_snapshot!(step("reducer = \"prune\"\n\nprotcet = 3"), @"line 6: reducer `prune`: unknown field `protcet`, expected one of `spare_user_turns`, `protect`, `at_least`, `more_than`, `protected_tools`");
     insta::assert_snapshot!(step("reducer = \"prune\"\nspare_user_turns = 2\nprotect = -3"), @"line 6: reducer `prune`: `protect`: invalid value: integer `-3`, expected a whole number");

@@ -16,7 +16,24 @@ use crate::{
 /// Leaves out additions of hooks to past messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct DropInjected {}
+pub struct DropInjected {
+    /// Names of the hooks; by default all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<String>,
+}
+
+impl DropInjected {
+    /// Returns true if one of these hooks added the segment, however much of it is still shown.
+    fn drops(&self, segment: &Segment) -> bool {
+        let is_named = |hook: &String| self.hooks.is_empty() || self.hooks.contains(hook);
+        match segment.body() {
+            SegmentBody::User { event, .. } => {
+                matches!(&event.event.fact, Fact::Injected { hook, .. } if is_named(hook))
+            }
+            _ => false,
+        }
+    }
+}
 
 impl Reducer for DropInjected {
     fn name(&self) -> &'static str {
@@ -28,10 +45,12 @@ impl Reducer for DropInjected {
     }
 
     fn reduce(&self, context: Context, _: &Budget, state: ReducerState) -> ReducerOutput {
-        let newest = context.segments().iter().rposition(Segment::is_user).unwrap_or(0);
+        // Additions are users' messages too, and the newest message may have several.
+        let is_message = |segment: &Segment| segment.is_user() && !is_injected(segment);
+        let newest = context.segments().iter().rposition(is_message).unwrap_or(0);
         let past = context.segments().iter().take(newest);
         let goes: Vec<bool> =
-            past.map(|segment| is_injected(segment) && !context.is_pinned(segment)).collect();
+            past.map(|segment| self.drops(segment) && !context.is_pinned(segment)).collect();
         let context = context.edit(self.name(), |index, _| match goes.get(index) {
             Some(true) => SegmentEdit::Drop,
             _ => SegmentEdit::Keep,
@@ -40,7 +59,7 @@ impl Reducer for DropInjected {
     }
 }
 
-/// Returns true if a hook added the segment, however much of it is still shown.
+/// Returns true if a hook added the segment.
 fn is_injected(segment: &Segment) -> bool {
     match segment.body() {
         SegmentBody::User { event, .. } => matches!(event.event.fact, Fact::Injected { .. }),

@@ -1,7 +1,7 @@
 //! Reducers, one a file. Each documents its trigger, the content it leaves behind, and the tier it serves.
 //!
-//! [`AnyReducer`] is a reducer as data, so that a policy can be written down; [`default_pipeline`] is the list that the
-//! default policy runs.
+//! [`AnyReducer`] is a reducer as data, so that a policy can be written down; [`default_pipeline`] is the list that
+//! a request without a session goes through.
 
 mod blocks;
 pub(crate) mod cut_outputs;
@@ -22,6 +22,7 @@ mod shorten_summaries;
 mod slide_dialogue;
 mod split_turn;
 pub(crate) mod stub_text;
+mod summarise_turns;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -41,6 +42,7 @@ pub use self::{
     shorten_summaries::ShortenSummaries,
     slide_dialogue::SlideDialogue,
     split_turn::SplitTurn,
+    summarise_turns::SummariseTurns,
 };
 use crate::{
     budget::Budget,
@@ -49,7 +51,7 @@ use crate::{
     profile::ProviderRule,
 };
 
-/// The reducers of the default policy, the most faithful first. Each runs only if the ones before it did not reach the
+/// The reducers that make a request fit without a session, the most faithful first. Each runs only if the ones before it did not reach the
 /// target, or a tier it serves is over its cap.
 pub fn default_reducers() -> Vec<AnyReducer> {
     vec![
@@ -69,6 +71,8 @@ pub fn default_reducers() -> Vec<AnyReducer> {
         AnyReducer::ExpireToolResults(ExpireToolResults::default()),
         // Only where someone has set a cap on dialogue.
         AnyReducer::SlideDialogue(SlideDialogue::default()),
+        // What was done long ago, a line a turn.
+        AnyReducer::SummariseTurns(SummariseTurns::default()),
         // A newest turn that is too large by itself.
         AnyReducer::SplitTurn(SplitTurn::default()),
         // By all means, down to the essential set.
@@ -78,7 +82,7 @@ pub fn default_reducers() -> Vec<AnyReducer> {
     ]
 }
 
-/// The pipeline of the default policy.
+/// The pipeline of these reducers.
 pub fn default_pipeline() -> Pipeline {
     pipeline(default_reducers())
 }
@@ -135,6 +139,7 @@ any_reducer!(
     ShortenSummaries,
     SlideDialogue,
     SplitTurn,
+    SummariseTurns,
 );
 
 /// A reducer that a program brings itself. As data it is only its name.

@@ -99,6 +99,9 @@ pub enum ItemDetail {
     File {
         /// Each way once; empty if it was only read.
         how: Vec<FileChange>,
+        /// The newest changes in a few words: the lines, and the first of the new ones.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        edits: Vec<String>,
     },
     /// Of a command: how it went.
     Command {

@@ -20,8 +20,8 @@ use super::{
     requests::{MAX_ITEM_CHARS, current_work_start, settle_question},
     sentences::{one_line, sentences},
     tools::{
-        FileChange, TodoItem, TodoState, ToolEffect, effects, failure, is_lookup, is_marked_failure,
-        run_kinds,
+        EditNote, FileChange, TodoItem, TodoState, ToolEffect, edit_notes, effects, failure, is_lookup,
+        is_marked_failure, run_kinds,
     },
     user_quotes::{answer, refusal},
 };
@@ -41,6 +41,9 @@ const TALE: usize = 480;
 
 /// How long a key may be, in characters; of what is longer the end is replaced by a digest.
 const KEY: usize = 240;
+
+/// How many changes of a file are told.
+const EDITS: usize = 2;
 
 /// What is added to a step that is being worked on.
 const ACTIVE: &str = " (in progress)";
@@ -96,7 +99,9 @@ impl ToolActivity {
         for effect in &done {
             match effect {
                 ToolEffect::Read { path, .. } => read(ledger, &plain_path(path), &sources),
-                ToolEffect::Changed { path, how } => self.change(ledger, call, path, *how, &sources),
+                ToolEffect::Changed { path, how } => {
+                    self.change(ledger, (call, result), path, *how, &sources);
+                }
                 ToolEffect::Ran { command, exit } => {
                     let exit = exit.or_else(|| failed.as_ref().and_then(|failed| failed.exit));
                     let has_failed = failed.is_some() || exit.is_some_and(|exit| exit != 0);
@@ -152,13 +157,15 @@ impl ToolActivity {
     fn change(
         &mut self,
         ledger: &mut ItemSet,
-        call: &ToolCall,
+        (call, result): (&ToolCall, Option<&ToolResult>),
         path: &str,
         how: FileChange,
         sources: &SeqSet,
     ) {
         let path = plain_path(path);
-        changed(ledger, &path, how, sources);
+        let is_of_file = |note: &EditNote| note.path.as_ref().is_none_or(|named| is_same_file(&path, named));
+        let notes = edit_notes(call, result).into_iter().filter(is_of_file);
+        changed(ledger, &path, how, notes.filter_map(|note| note.words()).collect(), sources);
         self.changes.push((sources.last().unwrap_or_default(), path.clone()));
         let known = self.replaced.entry(path.clone()).or_default();
         for ReplacementDigest { old, new, removed } in replacements(call) {
@@ -289,7 +296,7 @@ fn put(
 /// Notes that a file was read; one that was changed is told as that.
 fn read(ledger: &mut ItemSet, path: &str, sources: &SeqSet) {
     if ledger.get(SummarySection::FilesModified, &key(path)).is_none() {
-        let detail = ItemDetail::File { how: Vec::new() };
+        let detail = ItemDetail::File { how: Vec::new(), edits: Vec::new() };
         put(
             ledger,
             SummarySection::FilesRead,
@@ -301,25 +308,36 @@ fn read(ledger: &mut ItemSet, path: &str, sources: &SeqSet) {
     }
 }
 
-/// Notes that a file was changed, each way once.
-fn changed(ledger: &mut ItemSet, path: &str, new: FileChange, sources: &SeqSet) {
+/// Notes that a file was changed, each way once, and what the newest changes were.
+fn changed(ledger: &mut ItemSet, path: &str, new: FileChange, notes: Vec<String>, sources: &SeqSet) {
     let key = key(path);
     let read = ledger.remove(SummarySection::FilesRead, &key).map(|read| read.sources).unwrap_or_default();
-    let mut how = match ledger.get(SummarySection::FilesModified, &key).map(|item| &item.detail) {
-        Some(Some(ItemDetail::File { how })) => how.clone(),
-        _ => Vec::new(),
+    let (mut how, mut edits) = match ledger.get(SummarySection::FilesModified, &key).map(|item| &item.detail)
+    {
+        Some(Some(ItemDetail::File { how, edits })) => (how.clone(), edits.clone()),
+        _ => (Vec::new(), Vec::new()),
     };
     how.retain(|known| *known != new);
     how.push(new);
+    if matches!(new, FileChange::Written | FileChange::Deleted) {
+        edits.clear();
+    }
+    edits.retain(|known| !notes.contains(known));
+    edits.extend(notes);
+    edits.drain(..edits.len().saturating_sub(EDITS));
     let words = how.iter().map(|how| match how {
         FileChange::Written => "written",
         FileChange::Edited => "edited",
         FileChange::Deleted => "deleted",
         FileChange::Moved => "moved here",
     });
-    let text = format!("{} ({})", one_line(path, MAX_ITEM_CHARS - 100), words.collect::<Vec<_>>().join(", "));
+    let mut what = words.collect::<Vec<_>>().join(", ");
+    if !edits.is_empty() {
+        let _ = write!(what, ": {}", edits.join("; "));
+    }
+    let text = format!("{} ({})", one_line(path, MAX_ITEM_CHARS - 100), what);
     let sources = SeqSet::union([sources, &read]);
-    put(ledger, SummarySection::FilesModified, text, key, &sources, ItemDetail::File { how });
+    put(ledger, SummarySection::FilesModified, text, key, &sources, ItemDetail::File { how, edits });
 }
 
 /// Puts a plan in the place of the one before.
@@ -472,6 +490,31 @@ assistant:
         Errors [2-3] error: no rule for a.o — from `make`; later failed otherwise
         Errors [4-5] error: undefined symbol b — from `make`; failed when last tried
         ");
+    }
+
+    #[test]
+    fn a_modified_file_is_told_with_lines_and_words_of_its_newest_changes() {
+        let edit = |old: &str, new: &str, said: &str| {
+            format!(
+                "assistant:\n  call Edit {{\"file_path\":\"src/auth.rs\",\"old_string\":\"{old}\",\"new_string\":\"{new}\"}}\n  -> {said}\n"
+            )
+        };
+        let log = [
+            "user: Go.\n".to_owned(),
+            edit("one thing", "the first change", "done"),
+            edit("two things", "the second change", "@@ -50,1 +50,3 @@"),
+            edit("three things", "the third change", "done"),
+        ];
+        insta::assert_snapshot!(
+            told(&log.concat(), &[SummarySection::FilesModified]),
+            @"FilesModified [2-7] src/auth.rs (edited: lines 50-52 `the second change`; `the third change`)"
+        );
+        let written =
+            "assistant:\n  call Write {\"file_path\":\"src/auth.rs\",\"content\":\"a\\nb\\n\"}\n  -> done\n";
+        insta::assert_snapshot!(
+            told(&(log.concat() + written), &[SummarySection::FilesModified]),
+            @"FilesModified [2-9] src/auth.rs (edited, written: 2 lines)"
+        );
     }
 
     #[test]

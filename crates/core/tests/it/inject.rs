@@ -1,6 +1,6 @@
 //! Injection and reduction share a budget and nothing else.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use epitome_core::{
     ContentPart, Seq,
@@ -103,44 +103,4 @@ fn injected_content_stands_after_the_newest_message_at_the_very_end() {
     assert!(
         matches!(injected.body(), SegmentBody::User { event, .. } if matches!(event.event.fact, Fact::Injected { .. }))
     );
-}
-
-fn source(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src").join(path)
-}
-
-/// The files of a module: one, or a folder of them.
-fn files(module: &str) -> Vec<PathBuf> {
-    let file = source(&format!("{module}.rs"));
-    if file.exists() {
-        return vec![file];
-    }
-    let folder = fs::read_dir(source(module)).expect("the module is a file or a folder");
-    folder.map(|entry| entry.unwrap().path()).collect()
-}
-
-#[test]
-fn injection_and_reduction_know_nothing_of_each_other() {
-    const REDUCTION: [&str; 5] = ["reducers", "pipeline", "fit", "loop_blocks", "budget"];
-    let own = |path: &PathBuf| {
-        let text = fs::read_to_string(path).unwrap();
-        text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
-    };
-    let injection: String = files("inject").iter().map(own).collect();
-    for module in REDUCTION {
-        assert!(!names(&injection, module), "inject.rs names {module}");
-        for file in files(module) {
-            assert!(!names(&own(&file), "inject"), "{} names inject", file.display());
-        }
-    }
-    assert!(names("use crate::{\n    budget::Budget,\n};", "budget"), "the test can see a use");
-}
-
-/// Whether a text names a module of the crate in a path or a `use`.
-fn names(text: &str, module: &str) -> bool {
-    let path = format!("{module}::");
-    text.match_indices(&path).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
-    })
 }

@@ -577,5 +577,6 @@ fn generated_histories_hold_every_case() {
     expire_tool_results
     refer_outputs
     split_turn
+    summarise_turns
     ");
 }

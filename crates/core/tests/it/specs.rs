@@ -63,19 +63,6 @@ fn every_reducer_has_a_page_that_runs_it() {
     }
 }
 
-#[test]
-fn every_reducer_is_known_by_its_file() {
-    let files = fs::read_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/reducers")).unwrap();
-    let names: Vec<&str> = AnyReducer::all().iter().map(Reducer::name).collect();
-    for file in files {
-        let path = file.unwrap().path();
-        if fs::read_to_string(&path).unwrap().contains("\nimpl Reducer for ") {
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            assert!(name == "mod" || names.contains(&name), "{name} is not among AnyReducer");
-        }
-    }
-}
-
 pub(crate) fn specs() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../specs")
 }

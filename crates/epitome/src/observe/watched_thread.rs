@@ -70,13 +70,13 @@ impl WatchedThread {
         profiles: &Profiles,
     ) -> Self {
         let name = model.map_or("", |model| model.0.as_str());
-        let setup = SessionSetup::new(format, name, None, policy, profiles, Tokens(0));
+        let setup = SessionSetup::new(format, name, None, policy, profiles);
         // The observed client is offered no tool for asking back what would have been left out.
         let names = EventNaming::Hidden(thread);
         let view = ModelView::for_replay(Arc::clone(&setup.meter), names);
         Self {
             model: model.cloned(),
-            budget: setup.budget(ObservedLimits::default()),
+            budget: setup.budget(ObservedLimits::default(), Tokens(0)),
             calls: CallPreparer::new(view, None),
             full: Projection::new(Arc::clone(&setup.meter), names),
             caches: CachePair::of(&setup),

@@ -147,7 +147,8 @@ pub(super) fn calls_of(commit: &mut ThreadCommit) -> Vec<CommitRecord> {
         CommitRecord::Content(_)
         | CommitRecord::Piece(_)
         | CommitRecord::CallsSoFar(_)
-        | CommitRecord::Call(_) => true,
+        | CommitRecord::Call(_)
+        | CommitRecord::Summary(_) => true,
         CommitRecord::Outcome(_)
         | CommitRecord::Job(_)
         | CommitRecord::Adopted { .. }

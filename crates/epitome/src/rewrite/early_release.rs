@@ -35,7 +35,7 @@ pub(super) fn fits_unchanged(
     if !may_leave || body.len() < MIN_BODY_BYTES || is_to_be_marked(setup, body) {
         return false;
     }
-    let budget = setup.budget_within(limit, ObservedLimits::default());
+    let budget = setup.budget_within(limit, ObservedLimits::default(), Tokens(0));
     let Some(untouched) = setup.calls.policy.untouched_sizes(&budget) else { return false };
     // No token is shorter than a byte.
     let is_small =

@@ -48,7 +48,7 @@ pub(crate) use self::{
 };
 use crate::{
     recorder::PendingRecord,
-    session::{LifecycleEvent, WarmRequestMode, lifecycle::LifecycleListeners},
+    session::{LifecycleEvent, OverflowCheck, WarmRequestMode, lifecycle::LifecycleListeners},
     summarise::{Summarize, SummaryInstructions},
 };
 
@@ -92,6 +92,8 @@ pub struct SessionFunctions {
     pub memory: Option<PathBuf>,
     /// Hooks that add content beside each message of the user.
     pub hooks: Arc<Hooks>,
+    /// Check of each answer's usage.
+    pub overflow_check: OverflowCheck,
 }
 
 /// Lifecycle events about the summaries of all sessions.

@@ -153,7 +153,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         target: CallTarget,
         frame: RequestFrame<'b>,
     ) -> Result<Option<RecordedDisposition>, RecordError> {
-        let CallTarget { setup, limit } = target;
+        let CallTarget { setup, limit, injection } = target;
         let (session, thread) = (place.session, place.thread);
         let cached = match (&place.opens, self.recorder.threads.get(thread)) {
             (Some(_), _) => Arc::new(CachedThread::fresh(self.access(), (session, thread), setup)),
@@ -177,7 +177,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
             match fork_places::with_examples(store, &cached, &place, seen) {
                 Ok(None) => {}
                 Ok(Some(place)) => {
-                    let target = CallTarget { setup: cached.setup(), limit };
+                    let target = CallTarget { setup: cached.setup(), limit, injection };
                     return self.fork(place, &target, frame);
                 }
                 Err(error) => return self.give_up(thread, error),
@@ -386,7 +386,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     fn compact(
         &self,
         place: RequestPlace,
-        CallTarget { setup, limit }: &CallTarget,
+        CallTarget { setup, limit, .. }: &CallTarget,
         focus: &str,
     ) -> Result<(PendingRecord, RequestDisposition), RecordError> {
         let place_of = (place.session, place.thread);

@@ -46,6 +46,8 @@ pub(super) enum DispositionPlan<'b> {
 pub(super) struct CallTarget {
     pub(super) setup: Arc<SessionSetup>,
     pub(super) limit: RequestLimit,
+    /// The most that hooks may add.
+    pub(super) injection: Tokens,
 }
 
 impl CallTarget {
@@ -60,12 +62,13 @@ impl CallTarget {
         let is_known = setup.profile.is_some() && caller.purpose == RequestPurpose::Compaction;
         let window = rewrite.wishes.window.or(rewrite.composing.window).filter(|_| !is_known);
         let limit = setup.limit_of(window, answer);
-        Some(Self { setup, limit })
+        let injection = rewrite.composing.functions.hooks.reserve();
+        Some(Self { setup, limit, injection })
     }
 
     /// Room of a request of which nothing is known yet.
     fn budget(&self) -> Budget {
-        self.setup.budget_within(self.limit, ObservedLimits::default())
+        self.setup.budget_within(self.limit, ObservedLimits::default(), self.injection)
     }
 }
 

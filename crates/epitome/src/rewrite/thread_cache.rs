@@ -33,6 +33,7 @@ use crate::{
     session::{
         SessionError, WarmRequestMode,
         background_compactor::{WorkOutcome, blocking, work_one, worker},
+        builder::with_replaced_hooks,
         engine::{SessionClock, SessionEngine, SummariserConfig},
         manual_compaction,
         pending_updates::AppendedEvents,
@@ -323,17 +324,17 @@ impl ThreadCache {
     ) -> Arc<SessionSetup> {
         let key = (format, model.to_owned());
         // A policy may be changed under its name while the gateway runs: its content counts, not its name.
-        let reserve = composing.functions.hooks.reserve();
-        let is_asked =
-            |(policy, setup, _): &CachedSetup| *policy == composing.policy && setup.reserve == reserve;
+        let policy = with_replaced_hooks(composing.policy.clone(), &composing.functions.hooks);
+        let check = composing.functions.overflow_check;
+        let is_asked = |(known, setup, _): &CachedSetup| *known == policy && setup.overflow_check == check;
         if let Some(known) = self.setups().get(&key)
             && let Some((_, setup, made)) = known.iter().find(|one| is_asked(one))
             && made.elapsed() < SETUP_LIFETIME
         {
             return Arc::clone(setup);
         }
-        let setup = SessionSetup::new(format, model, None, &composing.policy, &composing.profiles, reserve);
-        let setup = Arc::new(setup.with_recorded_counts(store));
+        let setup = SessionSetup::new(format, model, None, &policy, &composing.profiles);
+        let setup = Arc::new(setup.with_overflow_check(check).with_recorded_counts(store));
         let mut setups = self.setups();
         if setups.len() >= MODELS {
             setups.clear();
@@ -343,7 +344,7 @@ impl ThreadCache {
         if known.len() >= POLICIES {
             known.clear();
         }
-        known.push((composing.policy.clone(), Arc::clone(&setup), Instant::now()));
+        known.push((policy, Arc::clone(&setup), Instant::now()));
         setup
     }
 
@@ -462,7 +463,7 @@ mod tests {
         let counter = Some(Arc::clone(asked) as _);
         let store = temporary_store(StoreOptions { counter, ..StoreOptions::default() }).unwrap();
         let recorder = TrafficRecorder::new(store);
-        let usual = SessionSetup::new(FORMAT, "m", None, &composing.policy, &composing.profiles, Tokens(0));
+        let usual = SessionSetup::new(FORMAT, "m", None, &composing.policy, &composing.profiles);
         let meter = Arc::new(Meter::new(Arc::clone(asked) as _, TokenOverhead::default()));
         let setup = Arc::new(SessionSetup { meter, ..usual });
         let setups = vec![(composing.policy.clone(), setup, Instant::now())];

@@ -14,7 +14,7 @@ use epitome_core::{
     pipeline::Reducer,
     policy::{Policy, PolicyStep, StepTiming},
     profile::{CacheRules, Profiles, TokenPrices, Tokenizer},
-    reducers::AnyReducer,
+    reducers::{AnyReducer, DropInjected},
 };
 use epitome_store::{
     NewThread, Store, StoreLocation, StoreOptions, ThreadStart, open_store, records::NewSession,
@@ -30,7 +30,7 @@ use super::{
     error::SessionError,
     lifecycle::{LifecycleCallback, LifecycleEvent, LifecycleListeners},
     request_json::RequestJson,
-    setup::SessionSetup,
+    setup::{OverflowCheck, SessionSetup},
 };
 use crate::summarise::{Summarize, SummaryInstructions};
 
@@ -70,6 +70,7 @@ pub struct SessionBuilder {
     before: Option<CallbackSlot>,
     after: Option<CallbackSlot>,
     clock: SessionClock,
+    overflow_check: OverflowCheck,
     pub(super) extras: SessionExtras,
 }
 
@@ -170,6 +171,7 @@ impl SessionBuilder {
             before: None,
             after: None,
             clock: SessionClock(Arc::new(now)),
+            overflow_check: OverflowCheck::default(),
             extras: SessionExtras {
                 compact_tool: CompactTool::Absent,
                 auto_continue: AutoContinue::On,
@@ -313,6 +315,13 @@ impl SessionBuilder {
         self
     }
 
+    /// Sets whether the session is compacted as soon as an answer reports more usage than the model's input takes; by
+    /// default it is.
+    pub fn overflow_check(mut self, check: OverflowCheck) -> Self {
+        self.overflow_check = check;
+        self
+    }
+
     /// Has a summary made when nothing has happened for this long, so that it is there when the cache has gone cold.
     pub fn idle(mut self, after: Duration) -> Self {
         self.extras.idle = Some(after);
@@ -407,15 +416,9 @@ impl SessionBuilder {
         find: impl FnOnce(&dyn Store) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
-        let policy = with_reducers(self.policy, self.reducers);
-        let setup = SessionSetup::new(
-            self.format,
-            &self.model,
-            self.window,
-            &policy,
-            &self.profiles,
-            hooks.reserve(),
-        );
+        let policy = with_replaced_hooks(with_reducers(self.policy, self.reducers), &hooks);
+        let setup = SessionSetup::new(self.format, &self.model, self.window, &policy, &self.profiles)
+            .with_overflow_check(self.overflow_check);
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
         let maker = self.summariser.map(|summariser| SummariserConfig {
             summariser,
@@ -440,7 +443,7 @@ impl SessionBuilder {
             tokio::spawn(background_compactor::run(Arc::downgrade(&engine), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
-        Ok(Session::new(engine, wake, self.extras, profiles, policy))
+        Ok(Session::new(engine, wake, self.extras, profiles, policy, self.overflow_check))
     }
 }
 
@@ -450,6 +453,16 @@ fn with_reducers(mut policy: Policy, reducers: Vec<AnyReducer>) -> Policy {
     let first = first.unwrap_or(policy.reduce.len());
     let steps = reducers.into_iter().map(|reducer| PolicyStep { when: StepTiming::AtEpoch, reducer });
     policy.reduce.splice(first..first, steps);
+    policy
+}
+
+/// The policy under which the text of hooks leaves the requests with the next message, where they say so.
+pub(crate) fn with_replaced_hooks(mut policy: Policy, hooks: &Hooks) -> Policy {
+    let hooks = hooks.replaced();
+    if !hooks.is_empty() {
+        let reducer = AnyReducer::DropInjected(DropInjected { hooks });
+        policy.reduce.push(PolicyStep { when: StepTiming::EveryCall, reducer });
+    }
     policy
 }
 

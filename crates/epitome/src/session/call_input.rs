@@ -87,6 +87,7 @@ pub(super) fn is_reproducible(commit: &ThreadCommit) -> bool {
         | CommitRecord::CallsSoFar(_)
         | CommitRecord::Call(_)
         | CommitRecord::Exchange(_)
+        | CommitRecord::Summary(_)
         | CommitRecord::Head => true,
         CommitRecord::Outcome(_)
         | CommitRecord::Job(_)

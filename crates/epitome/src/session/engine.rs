@@ -338,11 +338,14 @@ impl SessionEngine {
         let mut state = self.state()?;
         let now = self.now();
         let (call, estimated) = state.last.ok_or(SessionError::NoCall)?;
-        let events: Vec<Event> =
+        let mut events: Vec<Event> =
             answered.events.iter().map(|event| event.clone().at(event.time.or(Some(now)))).collect();
         let outcome = state.outcome(call, now, &events);
         if let Some(usage) = &answered.usage {
             state.is_counted(estimated, usage);
+        }
+        if state.overflowed {
+            events.push(overflow_marker(now));
         }
         self.append_all(&mut state, &events, &[CommitRecord::Outcome(outcome)])
     }
@@ -405,9 +408,7 @@ impl SessionEngine {
         let failure = self.failure(call, error, Some(numbers));
         self.append_all(&mut state, &[], &[failure])?;
         state.learned.refused(estimated, refused);
-        let marker = Fact::CompactionRequested { trigger: CompactionTrigger::Overflow, focus: None };
-        let marker = Event::from_fact(marker, Some(self.now()));
-        self.append_all(&mut state, &[marker], &[])?;
+        self.append_all(&mut state, &[overflow_marker(self.now())], &[])?;
         Ok(estimated)
     }
 
@@ -431,6 +432,12 @@ impl SessionEngine {
         *state = restored;
         Ok(())
     }
+}
+
+/// Marker of a compaction that an overflow calls for.
+pub(super) fn overflow_marker(now: Timestamp) -> Event {
+    let marker = Fact::CompactionRequested { trigger: CompactionTrigger::Overflow, focus: None };
+    Event::from_fact(marker, Some(now))
 }
 
 /// Name of the built-in summariser.

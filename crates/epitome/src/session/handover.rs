@@ -15,13 +15,13 @@ use super::{
 };
 use crate::summarise::{self, DraftTask, SummaryInstructions};
 
-/// A model's summary of everything shown, for a session that continues with a goal; `None` if there is no model, or
-/// it fails.
+/// A model's summary of everything shown, for a session that continues with a goal, and the model's name; `None` if there
+/// is no model, or it fails.
 pub(super) async fn brief_of_all(
     engine: &Arc<SessionEngine>,
     goal: &str,
     head: Seq,
-) -> Result<Option<StructuredSummary>, SessionError> {
+) -> Result<Option<(StructuredSummary, String)>, SessionError> {
     let Some(maker) = engine.maker.clone() else { return Ok(None) };
     let (cutting, limit, meter) = {
         let engine = Arc::clone(engine);
@@ -66,7 +66,7 @@ pub(super) async fn brief_of_all(
         focus: None,
     };
     match draft_gate::verify(&drafted.text, drafted.finish, &source, &meter) {
-        Ok(verified) => Ok(Some(verified.brief)),
+        Ok(verified) => Ok(Some((verified.brief, summariser.name().to_owned()))),
         Err(error) => {
             tracing::warn!(target: "epitome::compaction", %error, "handing over");
             Ok(None)

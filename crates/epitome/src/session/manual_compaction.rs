@@ -16,6 +16,7 @@ use epitome_core::{
 use epitome_store::records::{CommitRecord, JobState};
 
 use super::{
+    built_in_record::summary_record,
     engine::{AppendAttempts, BUILT_IN_NAME, SessionEngine},
     error::SessionError,
     lifecycle::LifecycleEvent,
@@ -130,7 +131,9 @@ pub(crate) fn compact_built_in(
         let (context, line) = (state.view().context(), state.view().line());
         let compaction = drafting.draft(attended.as_ref(), context, line, trigger)?;
         let events = vec![marker.clone(), Event::from_fact(Fact::Compacted(compaction.clone()), now)];
-        if let Some(head) = engine.try_append(&mut state, events, Vec::new())? {
+        let place = state.head().next().next();
+        let record = summary_record(&compaction, (place, first), BUILT_IN_NAME, engine.now());
+        if let Some(head) = engine.try_append(&mut state, events, record.into_iter().collect())? {
             let meter = Arc::clone(&state.setup.meter);
             let place = (engine.session, engine.thread);
             engine.listeners.built_in(place, &compaction, first, &meter);

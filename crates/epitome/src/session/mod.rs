@@ -8,7 +8,8 @@ mod answer;
 pub(crate) mod answer_reader;
 mod answer_stream;
 pub(crate) mod background_compactor;
-mod builder;
+pub(crate) mod builder;
+mod built_in_record;
 pub(crate) mod call_input;
 pub mod call_replay;
 mod circuit_breaker;
@@ -64,11 +65,13 @@ pub use self::{
     error::SessionError,
     lifecycle::{AttemptFault, LifecycleCallback, LifecycleEvent, NextStep},
     request_json::RequestJson,
+    setup::OverflowCheck,
 };
 use self::{
     answer_reader::AnswerReader,
     background_compactor::{blocking, work_one},
     builder::SessionExtras,
+    built_in_record::ThreadBeginning,
     engine::SessionEngine,
     manual_compaction::{PinChange, change_pin},
     setup::{ObservedLimits, SessionSetup},
@@ -92,6 +95,7 @@ struct SessionConfig {
     extras: SessionExtras,
     profiles: Arc<Profiles>,
     policy: Policy,
+    overflow_check: OverflowCheck,
 }
 
 /// A tool's result for a call.
@@ -153,8 +157,9 @@ impl Session {
         extras: SessionExtras,
         profiles: Arc<Profiles>,
         policy: Policy,
+        overflow_check: OverflowCheck,
     ) -> Self {
-        let shared = SessionConfig { extras, profiles, policy };
+        let shared = SessionConfig { extras, profiles, policy, overflow_check };
         Self { engine, wake, shared: Arc::new(shared) }
     }
 
@@ -290,10 +295,11 @@ impl Session {
         window: Option<Tokens>,
     ) -> Result<(), SessionError> {
         let SessionConfig { profiles, policy, .. } = &*self.shared;
-        let setup = SessionSetup::new(format, model, window, policy, profiles, self.engine.hooks.reserve());
+        let setup = SessionSetup::new(format, model, window, policy, profiles)
+            .with_overflow_check(self.shared.overflow_check);
         let setup = self.on_engine(move |engine| Ok(setup.with_recorded_counts(&*engine.store))).await?;
         let setup = Arc::new(setup);
-        let budget = setup.budget(ObservedLimits::default());
+        let budget = setup.budget(ObservedLimits::default(), self.engine.hooks.reserve());
         let trigger = budget.trigger();
         let is_smaller =
             self.on_engine(move |engine| Ok(engine.state()?.view().context().tokens() > trigger)).await?;
@@ -424,7 +430,9 @@ impl Session {
         self.branch(at, title, move |engine, state| {
             let (line, drafting) =
                 (manual_compaction::whole_thread(engine, state)?, state.drafting(&state.budget()));
-            Ok(lineage::fork(&line, at, mode, &manual_compaction::drafter(state, &drafting)))
+            let events = lineage::fork(&line, at, mode, &manual_compaction::drafter(state, &drafting));
+            let first = lineage::first_uncovered(&lineage::line_until(&line, at));
+            Ok(ThreadBeginning { events, first, author: BUILT_IN_NAME.to_owned() })
         })
         .await
     }
@@ -432,7 +440,7 @@ impl Session {
     /// Starts a new session that takes over with a goal: it gets a summary of this one, and shows nothing else of it.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
         let head = self.on_engine(|engine| Ok(engine.store.head(engine.thread)?.seq)).await?;
-        let brief = handover::brief_of_all(&self.engine, goal, head).await?;
+        let (brief, author) = handover::brief_of_all(&self.engine, goal, head).await?.unzip();
         let goal = goal.to_owned();
         let title = goal.clone();
         self.branch(head, title, move |engine, state| {
@@ -442,7 +450,9 @@ impl Session {
             let (line, drafting) =
                 (manual_compaction::whole_thread(engine, state)?, state.drafting(&state.budget()));
             let line = lineage::line_until(&line, head);
-            Ok(lineage::handoff(&line, said, brief, &manual_compaction::drafter(state, &drafting)))
+            let first = lineage::first_uncovered(&line);
+            let events = lineage::handoff(&line, said, brief, &manual_compaction::drafter(state, &drafting));
+            Ok(ThreadBeginning { events, first, author: author.unwrap_or_else(|| BUILT_IN_NAME.to_owned()) })
         })
         .await
     }
@@ -451,7 +461,7 @@ impl Session {
         &self,
         at: Seq,
         title: String,
-        events: impl FnOnce(&SessionEngine, &state::SessionState) -> Result<Vec<Event>, SessionError>
+        begin: impl FnOnce(&SessionEngine, &state::SessionState) -> Result<ThreadBeginning, SessionError>
         + Send
         + 'static,
     ) -> Result<Self, SessionError> {
@@ -459,28 +469,22 @@ impl Session {
             .on_engine(move |engine| {
                 let mut state = engine.state()?;
                 state.catch_up(&*engine.store, engine.thread)?;
-                let events = events(engine, &state)?;
+                let beginning = begin(engine, &state)?;
                 let session = SessionId::new(uuid::Uuid::now_v7());
                 let thread = ThreadId::new(uuid::Uuid::now_v7());
                 let now = engine.now();
+                let parent = engine.store.session(engine.session)?;
                 let new = NewSession {
                     id: session,
                     key: None,
                     title,
-                    source: "library".to_owned(),
+                    source: parent.source,
                     created: Some(now),
-                    principal: engine.store.session(engine.session)?.principal,
+                    principal: parent.principal,
                 };
                 let fork = NewFork { of: engine.thread, at, session: new, thread, name: "main".to_owned() };
                 let head = engine.store.fork(&fork)?;
-                let events: Vec<Event> = events
-                    .into_iter()
-                    .map(|event| {
-                        let time = event.time.or(Some(now));
-                        event.at(time)
-                    })
-                    .collect();
-                engine.store.append(thread, head.seq, events)?;
+                engine.store.commit(beginning.commit(thread, head.seq, now))?;
                 engine.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&engine.hooks))
             })
             .await?;

@@ -18,8 +18,9 @@ use epitome_store::{
 
 use super::{
     builder::SessionExtras,
+    built_in_record::summary_record,
     call_input::{CallInput, LimitTrust, WriteTiming, is_reproducible},
-    engine::{BUILT_IN_NAME, SessionEngine},
+    engine::{BUILT_IN_NAME, SessionEngine, overflow_marker},
     error::SessionError,
     lifecycle::LifecycleEvent,
     post_compaction,
@@ -101,9 +102,10 @@ impl CallDraft {
         let commit = ThreadCommit { thread, after, events, records, opens };
         let mut writes = CallWrites { now, commit, writing, injected: Vec::new() };
         writes.take_in(state);
-        writes.inject(engine, state)?;
+        writes.mark_overflow(state);
+        state.injection = engine.hooks.due(state.view().line().events());
         state.offer_recall(recall);
-        let whole = state.view().context().tokens();
+        let mut whole = state.view().context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // Decisions for a call that another writer made meanwhile are not in this view.
         writes.commit.records.push(CommitRecord::CallsSoFar(number));
@@ -112,6 +114,10 @@ impl CallDraft {
         let call = next_call(engine, state, &setup, &summary, now);
         let (prepared, budget) = decide_content(engine, state, &setup, &call, taught)?;
         writes.add_compaction(engine, state, &prepared, summary.ready.as_ref(), first);
+        // What hooks add has its reserve, and is never reduced with the request that first shows it.
+        let reduced = state.view().context().tokens();
+        writes.inject(engine, state)?;
+        whole += state.view().context().tokens().less(reduced);
         for event in post_compaction::events(engine, state, extras, budget.ceiling(), now) {
             writes.append(state, event);
         }
@@ -149,6 +155,7 @@ impl CallDraft {
         let unwritten = writes.commit(engine, only_grows)?;
         state.last = Some((number, tokens));
         state.named = Some(named);
+        state.overflowed = false;
         let compaction = report_adopted(engine, &prepared, summary);
         let standing = state.view().context().summary().map(|summary| summary.id.seq);
         if let Some(calls) = state.note_compacted_call(number, standing, is_forced(&prepared)) {
@@ -187,6 +194,23 @@ impl CallWrites {
         let event = AnnotatedEvent::from(event);
         state.push(self.commit.thread, &event);
         self.commit.events.push(event);
+    }
+
+    /// Marks the place where the last call is known to have overflowed, unless it was marked with its answer.
+    fn mark_overflow(&mut self, state: &mut SessionState) {
+        let is_marker = |logged: &&Arc<LoggedEvent>| {
+            let overflow = CompactionTrigger::Overflow;
+            matches!(logged.event.fact, Fact::CompactionRequested { trigger, .. } if trigger == overflow)
+        };
+        let is_answer = |logged: &&Arc<LoggedEvent>| matches!(logged.event.fact, Fact::AssistantSaid { .. });
+        let was_noted = || {
+            let newest =
+                state.view().line().events().rev().find(|logged| is_marker(logged) || is_answer(logged));
+            newest.is_some_and(|logged| is_marker(&logged))
+        };
+        if state.overflowed && !was_noted() {
+            self.append(state, overflow_marker(self.now));
+        }
     }
 
     /// Adds content from hooks to the conversation.
@@ -245,6 +269,8 @@ impl CallWrites {
         if let (SummaryOrigin::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
             let place = (engine.session, engine.thread);
             engine.listeners.built_in(place, made, first, &state.setup.meter);
+            let record = summary_record(made, (compaction.id.seq, first), BUILT_IN_NAME, self.now);
+            self.commit.records.extend(record);
         }
         self.commit.events.push(compaction.event.clone().into());
         state.head = ThreadHead { seq: compaction.id.seq, link: compaction.link };
@@ -320,6 +346,7 @@ fn next_call<'m>(
         cache: state.cache,
         unanswered: state.unanswered,
         focus: engine.focus.as_ref(),
+        overflowed: state.overflowed,
     }
 }
 

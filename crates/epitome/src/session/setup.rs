@@ -32,8 +32,8 @@ pub(crate) struct SessionSetup {
     pub(crate) limit: Option<Tokens>,
     /// The configured window, in place of the profile's.
     pub(crate) window: Option<Tokens>,
-    /// Tokens that hooks may add.
-    pub(crate) reserve: Tokens,
+    /// Check of each answer's usage.
+    pub(crate) overflow_check: OverflowCheck,
     /// Accuracy of our counts before a session's own calls have shown it: as the profile says, or as other sessions have shown.
     pub(crate) accuracy: Calibration,
     pub(crate) recorded: RecordedSettings,
@@ -68,7 +68,6 @@ impl SessionSetup {
         window: Option<Tokens>,
         policy: &Policy,
         profiles: &Profiles,
-        reserve: Tokens,
     ) -> Self {
         let profile = profiles.find(model).ok().cloned();
         let target = TargetModel::new(format, profile.as_ref());
@@ -86,7 +85,13 @@ impl SessionSetup {
         };
         let inexact = profile.as_ref().filter(|profile| !profile.tokenizer.is_exact());
         let accuracy = Calibration::new(inexact.map_or(Share::percent(0), |profile| profile.margin));
-        Self { model, profile, meter, calls, limit, window, reserve, accuracy, recorded }
+        let overflow_check = OverflowCheck::default();
+        Self { model, profile, meter, calls, limit, window, overflow_check, accuracy, recorded }
+    }
+
+    /// The same settings, with the usage of each answer checked or not.
+    pub(crate) fn with_overflow_check(self, overflow_check: OverflowCheck) -> Self {
+        Self { overflow_check, ..self }
     }
 
     /// The same settings, with the accuracy of our counts as the newest sessions with this model have shown it.
@@ -122,7 +127,10 @@ impl SessionSetup {
         let named =
             |setup: &Self| (setup.calls.format, setup.recorded.policy.hash, setup.recorded.rendering.hash);
         let profile = |setup: &Self| setup.recorded.profile.as_ref().map(|profile| profile.hash);
-        self.model == other.model && named(self) == named(other) && profile(self) == profile(other)
+        self.overflow_check == other.overflow_check
+            && self.model == other.model
+            && named(self) == named(other)
+            && profile(self) == profile(other)
     }
 
     /// Recorded rendering of requests that are rewritten from a client's.
@@ -130,10 +138,10 @@ impl SessionSetup {
         rendering(&self.calls, &self.meter, Some(plan))
     }
 
-    /// Room of the next request, given the limits that calls have shown.
-    pub(crate) fn budget(&self, learned: ObservedLimits) -> Budget {
+    /// Room of the next request, given the limits that calls have shown. Hooks may add as much as `injection` to it.
+    pub(crate) fn budget(&self, learned: ObservedLimits, injection: Tokens) -> Budget {
         let answer = self.target().answer_room(self.window, None);
-        self.budget_within(RequestLimit { most: self.limit, window: self.window, answer }, learned)
+        self.budget_within(RequestLimit { most: self.limit, window: self.window, answer }, learned, injection)
     }
 
     /// The same for a request with a limit of its own.
@@ -141,6 +149,7 @@ impl SessionSetup {
         &self,
         RequestLimit { most, answer, .. }: RequestLimit,
         learned: ObservedLimits,
+        injection: Tokens,
     ) -> Budget {
         let estimated = |known: Option<Tokens>| {
             let limit = match (known, learned.limit) {
@@ -152,7 +161,7 @@ impl SessionSetup {
         let ceiling = estimated(most.map(|most| self.within(most, learned)));
         let open = Budget::new(estimated(most));
         let margin = open.ceiling().less(ceiling);
-        let base = open.with_answer(answer).with_reserve(margin).with_reserve(self.reserve);
+        let base = open.with_answer(answer).with_reserve(margin).with_reserve(injection);
         let degradation = self.profile.as_ref().and_then(Profile::degradation_sizes);
         let degradation = degradation.map(|sizes| DegradationSizes {
             onset: learned.estimated(sizes.onset),
@@ -175,6 +184,16 @@ impl SessionSetup {
     }
 }
 
+/// Choice to compact as soon as an answer reports that its call used more than the model's input takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverflowCheck {
+    /// The next request is compacted.
+    #[default]
+    On,
+    /// Only the sizes of requests count.
+    Off,
+}
+
 /// Number of other sessions whose counts are compared.
 const COMPARED_SESSIONS: usize = 64;
 
@@ -189,7 +208,7 @@ const LEAST_BOUND_PERMILLE: u64 = 1_030;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLimit {
     /// The most input, by the provider's count; `None` if unknown.
-    most: Option<Tokens>,
+    pub(super) most: Option<Tokens>,
     /// The configured window, in place of the profile's.
     pub(crate) window: Option<Tokens>,
     /// Room that stays free for the answer.
@@ -281,14 +300,17 @@ mod tests {
     fn setup(model: &str, window: Option<u64>) -> SessionSetup {
         let policy = Policy::named("epitome").unwrap();
         let window = window.map(Tokens);
-        SessionSetup::new(Format::OpenaiChat, model, window, policy, &Profiles::builtin(), Tokens(0))
+        SessionSetup::new(Format::OpenaiChat, model, window, policy, &Profiles::builtin())
     }
 
     #[test]
     fn a_window_nobody_knows_is_not_guessed() {
-        assert_eq!(setup("somebody's model", None).budget(ObservedLimits::default()).ceiling(), Tokens::MAX);
         assert_eq!(
-            setup("somebody's model", Some(8_000)).budget(ObservedLimits::default()).ceiling(),
+            setup("somebody's model", None).budget(ObservedLimits::default(), Tokens(0)).ceiling(),
+            Tokens::MAX
+        );
+        assert_eq!(
+            setup("somebody's model", Some(8_000)).budget(ObservedLimits::default(), Tokens(0)).ceiling(),
             Tokens(6_000)
         );
     }
@@ -298,41 +320,40 @@ mod tests {
         let setup = setup("somebody's model", Some(8_000));
         let mut learned = ObservedLimits::default();
         learned.counted(Tokens(1_000), Tokens(1_200));
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(5_000));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(5_000));
         learned.counted(Tokens(1_000), Tokens(900));
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(6_000));
         learned.refused(Tokens(5_500), ContextOverflow { limit: Some(Tokens(4_096)), asked: None });
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(4_096));
         learned.refused(Tokens(4_000), ContextOverflow { limit: None, asked: None });
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(3_200));
         learned.counted(Tokens(3_000), Tokens(3_000));
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(3_200));
         learned.counted(Tokens(4_000), Tokens(4_000));
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(4_096));
         learned.counted(Tokens(5_000), Tokens(5_000));
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(6_000));
     }
 
     #[test]
     fn thresholds_of_a_model_are_of_its_window_whatever_is_kept_free() {
         let policy = Policy::named("tiered").unwrap();
         let profiles = Profiles::builtin();
-        let setup =
-            SessionSetup::new(Format::Anthropic, "claude-sonnet-4-5", None, policy, &profiles, Tokens(0));
+        let setup = SessionSetup::new(Format::Anthropic, "claude-sonnet-4-5", None, policy, &profiles);
         let mut learned = ObservedLimits::default();
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(138_000));
-        assert_eq!(setup.budget(learned).trigger(), Tokens(101_200));
-        assert_eq!(setup.budget(learned).target(), Tokens(82_800));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(138_000));
+        assert_eq!(setup.budget(learned, Tokens(0)).trigger(), Tokens(101_200));
+        assert_eq!(setup.budget(learned, Tokens(0)).target(), Tokens(82_800));
         // A count that is short is short of a threshold too.
         learned.counted(Tokens(10_000), Tokens(11_000));
-        assert_eq!(setup.budget(learned).trigger(), Tokens(91_999));
+        assert_eq!(setup.budget(learned, Tokens(0)).trigger(), Tokens(91_999));
     }
 
     #[test]
     fn what_is_kept_free_is_the_profiles_until_calls_have_told() {
         let setup = setup("claude-sonnet-4-5", Some(40_000));
         let mut learned = ObservedLimits::default();
-        let ceiling = |learned: ObservedLimits| setup.budget(learned).ceiling();
+        let ceiling = |learned: ObservedLimits| setup.budget(learned, Tokens(0)).ceiling();
         assert_eq!(ceiling(learned), Tokens(24_000));
         // A report about something else changes nothing.
         for actual in [0, 10_000, 10_000] {
@@ -349,10 +370,10 @@ mod tests {
     fn only_what_requests_hold_beside_the_context_is_left_out_of_it() {
         let setup = setup("claude-sonnet-4-5", Some(200_000));
         let mut learned = ObservedLimits::default();
-        assert_eq!(setup.budget(learned).beside(), Tokens(36_800));
+        assert_eq!(setup.budget(learned, Tokens(0)).beside(), Tokens(36_800));
         learned.refused(Tokens(50_000), ContextOverflow { limit: Some(Tokens(16_000)), asked: None });
-        assert_eq!(setup.budget(learned).ceiling(), Tokens(16_000));
-        assert_eq!(setup.budget(learned).beside(), Tokens(0));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(16_000));
+        assert_eq!(setup.budget(learned, Tokens(0)).beside(), Tokens(0));
     }
 
     #[test]
@@ -364,7 +385,7 @@ mod tests {
                 Tokens(1_000),
                 ContextOverflow { limit: limit.map(Tokens), asked: asked.map(Tokens) },
             );
-            assert_eq!(setup.budget(learned).ceiling(), Tokens(expect), "{limit:?} {asked:?}");
+            assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(expect), "{limit:?} {asked:?}");
         };
         check(None, None, 800);
         check(Some(900), None, 900);

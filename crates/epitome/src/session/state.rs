@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use epitome_core::{
     AnnotatedEvent, Digest, Event, EventId, Fact, LoggedEvent, Seq, ThreadId, Tokens,
-    budget::Budget,
+    budget::{Budget, overflow},
     context::{EventNaming, Tier},
     cost::Prompt,
     cost_planner::{CacheObservations, CacheableCall},
@@ -25,7 +25,7 @@ use super::{
     call_input::RecallOffer,
     call_replay,
     error::SessionError,
-    setup::{ObservedLimits, RequestLimit, SessionSetup},
+    setup::{ObservedLimits, OverflowCheck, RequestLimit, SessionSetup},
     thrash_detector::ThrashDetector,
     thread_reading::{EVENTS_PER_PAGE, parse, read_page, read_these, read_window},
 };
@@ -94,6 +94,10 @@ pub(crate) struct SessionState {
     offers_recall: bool,
     /// The first event that the model has not answered yet, if known.
     pub(super) unanswered: Option<Seq>,
+    /// Tokens that hooks may still add to the next request.
+    pub(super) injection: Tokens,
+    /// True if the last call used more than the model's input takes, by its provider's count.
+    pub(super) overflowed: bool,
 }
 
 /// A request as it was written, rendered or rewritten.
@@ -223,6 +227,8 @@ impl SessionState {
             may_have_jobs: false,
             offers_recall: false,
             unanswered: None,
+            injection: Tokens(0),
+            overflowed: false,
         }
     }
 
@@ -288,6 +294,9 @@ impl SessionState {
     pub(super) fn is_counted(&mut self, estimated: Tokens, usage: &Usage) {
         self.learned.counted(estimated, usage.input());
         self.cache.observe(usage, self.chance.take());
+        let usable = self.limit.map_or(self.setup.limit, |limit| limit.most);
+        self.overflowed = self.setup.overflow_check == OverflowCheck::On
+            && usable.and_then(|usable| overflow(usable, usage)).is_some();
     }
 
     /// Takes in events that others have appended since.
@@ -517,8 +526,8 @@ impl SessionState {
 
     pub(crate) fn budget(&self) -> Budget {
         match self.limit {
-            Some(limit) => self.setup.budget_within(limit, self.learned),
-            None => self.setup.budget(self.learned),
+            Some(limit) => self.setup.budget_within(limit, self.learned, self.injection),
+            None => self.setup.budget(self.learned, self.injection),
         }
     }
 

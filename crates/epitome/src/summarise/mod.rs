@@ -79,6 +79,25 @@ pub trait Summarize: Debug + Send + Sync {
     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a>;
 }
 
+/// One that is shared is asked as it is.
+impl<S: Summarize + ?Sized> Summarize for std::sync::Arc<S> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn window(&self) -> Tokens {
+        (**self).window()
+    }
+
+    fn scope(&self) -> SummariserScope {
+        (**self).scope()
+    }
+
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> SummaryFuture<'a> {
+        (**self).summarize(request)
+    }
+}
+
 /// Scope of a summariser's failures: it rests there for a while after several of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummariserScope {

@@ -8,13 +8,14 @@ use epitome::{
     core::{
         Event, Fact, Seq, Tokens,
         budget::Budget,
+        compaction_strategy::{CompactionStrategy, InMemoryCompaction},
         context::{Context, EventNaming, Fidelity},
         event::{Compaction as Compacting, CompactionTrigger, Summary},
         fit::fit,
         meter::{Meter, TokenOverhead},
-        pipeline::ReducerState,
+        pipeline::{ReducerOutput, ReducerState, ReductionStep},
         projection::EventLine,
-        reducers::default_pipeline,
+        reducers::{AnyReducer, DropMiddle, default_pipeline},
     },
     token_margin::TokenMargin,
     wire::{
@@ -39,7 +40,7 @@ fn run(
     let compaction = RequestCompaction {
         budget: Budget::new(ceiling),
         margin: TokenMargin::none(ceiling),
-        pipeline: &pipeline,
+        strategy: &pipeline,
         format,
         options,
     };
@@ -191,4 +192,73 @@ fn a_loop_whose_telling_is_longer_than_itself_is_told_where_there_is_room() {
 fn least(context: &Context) -> Tokens {
     let refused = fit(context.clone(), &Budget::new(Tokens(0)), &default_pipeline(), ReducerState::default());
     refused.unwrap_err().needed
+}
+
+/// Thirty questions that each led to a call, in a request of OpenAI's.
+fn long_request() -> String {
+    let mut messages = vec![serde_json::json!({"role": "user", "content": "Look after the parts."})];
+    for turn in 0..30 {
+        let id = format!("call_{turn}");
+        let arguments = format!("{{\"path\":\"part-{turn}.txt\"}}");
+        let call = serde_json::json!({"id": id, "type": "function", "function": {"name": "open_part", "arguments": arguments}});
+        let words = format!("the part {turn} is made of oak and has its own number ").repeat(20);
+        messages.extend([
+            serde_json::json!({"role": "assistant", "content": words, "tool_calls": [call]}),
+            serde_json::json!({"role": "tool", "tool_call_id": id, "content": format!("part {turn} is fine")}),
+        ]);
+    }
+    messages.push(serde_json::json!({"role": "user", "content": "And now?"}));
+    serde_json::json!({"model": "gpt-5.1", "messages": messages}).to_string()
+}
+
+#[test]
+fn turns_are_summarised_before_the_middle_is_dropped() {
+    let request = long_request();
+    let compacted = epitome::compact_request(Format::OpenaiChat, request.as_bytes(), Tokens(6_000)).unwrap();
+    let steps: Vec<&str> = compacted.report.steps.iter().map(|step| step.reducer).collect();
+    assert!(steps.contains(&"summarise_turns") && !steps.contains(&"drop_middle"), "{steps:?}");
+    let body = &compacted.rendered.body;
+    for turn in 0..30 {
+        assert!(body.contains(&format!("part-{turn}.txt")), "turn {turn} is told: {body}");
+    }
+    assert!(compacted.report.after.tokens <= Tokens(6_000));
+    // Where even the lines are too many, the middle goes.
+    let small = epitome::compact_request(Format::OpenaiChat, request.as_bytes(), Tokens(500)).unwrap();
+    let steps: Vec<&str> = small.report.steps.iter().map(|step| step.reducer).collect();
+    assert_eq!(
+        steps.iter().filter(|step| ["summarise_turns", "drop_middle"].contains(step)).count(),
+        2,
+        "{steps:?}"
+    );
+    assert!(small.report.after.tokens <= Tokens(500) && small.rendered.body.contains("And now?"));
+}
+
+#[test]
+fn a_strategy_of_ones_own_makes_a_request_fit() {
+    /// Drops the middle at once.
+    #[derive(Debug)]
+    struct Blunt;
+
+    impl CompactionStrategy for Blunt {
+        fn name(&self) -> &'static str {
+            "blunt"
+        }
+
+        fn compact(
+            &self,
+            messages: Context,
+            budget: &Budget,
+            state: ReducerState,
+        ) -> (ReducerOutput, Vec<ReductionStep>) {
+            let reducers = vec![AnyReducer::DropMiddle(DropMiddle::default())];
+            InMemoryCompaction { reducers, ..InMemoryCompaction::default() }.compact(messages, budget, state)
+        }
+    }
+
+    let request = long_request();
+    let made =
+        epitome::compact_request_by(&Blunt, Format::OpenaiChat, request.as_bytes(), Tokens(5_000)).unwrap();
+    let steps: Vec<&str> = made.report.steps.iter().map(|step| step.reducer).collect();
+    assert_eq!(steps, ["drop_middle"]);
+    assert!(made.report.after.tokens <= Tokens(5_000) && made.rendered.body.contains("And now?"));
 }

@@ -425,7 +425,7 @@ fn a_certain_compaction_is_undone_and_brought_back() {
 #[test]
 fn a_fork_with_the_summary_knows_what_was_known_by_then() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
-    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
+    let at = |at: u64| story.fork(at, ForkMode::SummaryIfCompacted).show();
     insta::assert_snapshot!(at(6), @r#"
     prefix      1       verbatim      1  Rules.
     summary     2-4, 7  summary      65
@@ -456,7 +456,7 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
 #[test]
 fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_second() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
-    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
+    let at = |at: u64| story.fork(at, ForkMode::SummaryIfCompacted).show();
     insta::assert_snapshot!(at(11), @r#"
     prefix      1       verbatim      1  Rules.
     summary     2-6, 10 summary      66
@@ -493,7 +493,7 @@ fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_s
 #[test]
 fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shares_it() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
-    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
+    let at = |at: u64| story.fork(at, ForkMode::SummaryIfCompacted).show();
     insta::assert_snapshot!(at(16), @"
     prefix      1       verbatim      1  Rules.
     summary     2-15, 17 summary      98
@@ -693,18 +693,18 @@ fn a_fork_in_full_after_the_last_compaction_shows_everything() {
 fn a_fork_after_the_newest_compaction_shares_it() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
     for at in thrice().head().0..=story.head().0 + 3 {
-        assert_eq!(fork(&story.line, Seq(at), ForkMode::WithSummary, &drafter(&meter())), []);
+        assert_eq!(fork(&story.line, Seq(at), ForkMode::SummaryIfCompacted, &drafter(&meter())), []);
     }
     // What was undone is nobody's summary.
     let undone = once().undo();
-    assert_eq!(fork(&undone.line, Seq(8), ForkMode::WithSummary, &drafter(&meter())), []);
+    assert_eq!(fork(&undone.line, Seq(8), ForkMode::SummaryIfCompacted, &drafter(&meter())), []);
 }
 
 #[test]
 fn a_fork_where_a_summary_would_save_nothing_gets_none() {
     let story = thrice();
     for at in 0..=3 {
-        assert_eq!(fork(&story.line, Seq(at), ForkMode::WithSummary, &drafter(&meter())), [], "{at}");
+        assert_eq!(fork(&story.line, Seq(at), ForkMode::SummaryIfCompacted, &drafter(&meter())), [], "{at}");
     }
 }
 
@@ -737,7 +737,7 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
         trigger: CompactionTrigger::Threshold,
     };
     let story = story.append([Event::from_fact(Fact::Compacted(compaction), None)]);
-    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
+    insta::assert_snapshot!(story.fork(9, ForkMode::SummaryIfCompacted).show(), @r#"
     prefix      1       verbatim      1  Rules.
     summary     2-6, 10 summary      76
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
@@ -756,7 +756,7 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
 #[test]
 fn a_fork_of_what_only_has_a_text_for_a_summary_gets_the_built_in_one() {
     let story = beginning().tell("compacted through 9: The lock guard was patched later.\n");
-    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
+    insta::assert_snapshot!(story.fork(9, ForkMode::SummaryIfCompacted).show(), @r#"
     prefix      1       verbatim      1  Rules.
     summary     2-6, 10 summary      66
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
@@ -776,7 +776,7 @@ fn what_was_pinned_by_the_fork_is_pinned_there_whatever_came_later() {
     let pinned = beginning().tell("pin: Port 8080.\npin 2");
     let story = pinned.tell(MIDDLE).tell("unpin: Port 8080.\npin: Later.\n").compact();
     let at = |at: u64| {
-        let fork = story.fork(at, ForkMode::WithSummary);
+        let fork = story.fork(at, ForkMode::SummaryIfCompacted);
         let events: Vec<Arc<LoggedEvent>> = fork.line.events().cloned().collect();
         let pins = |event: &Arc<LoggedEvent>| {
             brief(event).map(|brief| {

@@ -143,7 +143,7 @@ proptest! {
     ) {
         let line = thread(&events, &places);
         let at = Seq(at.index(usize::try_from(head(&line).0).unwrap() + 1) as u64);
-        for mode in [ForkMode::WithSummary, ForkMode::InFull] {
+        for mode in [ForkMode::SummaryIfCompacted, ForkMode::WithSummary, ForkMode::InFull] {
             let (fork, appended) = forked(&line, at, mode, turns);
             let context = format!("{:?}", project(&fork, meter(), EventNaming::Messages).segments());
             let facts: String = appended.iter().map(Event::fact_json).collect();
@@ -167,16 +167,20 @@ proptest! {
         let line = thread(&events, &places);
         let at = Seq(at.index(usize::try_from(head(&line).0).unwrap() + 1) as u64);
         let shared = project(&line_until(&line, at), meter(), EventNaming::Messages);
-        let (fork, appended) = forked(&line, at, ForkMode::WithSummary, turns);
-        let context = project(&fork, meter(), EventNaming::Messages);
-        prop_assert_eq!(context.find_inconsistency(), None);
-        prop_assert!(appended.is_empty() || context.tokens() < shared.tokens());
-        if let [Event { fact: Fact::Compacted(compaction), .. }] = &appended[..] {
-            prop_assert_eq!(compaction.tokens_after, Some(context.tokens()));
-            prop_assert!(compaction.through <= at);
-        }
-        for event in fork.events().filter(|event| event.event.fact.is_message() && event.event.normal.is_some()) {
-            prop_assert!(context.accounted().contains(event.id.seq), "{} is lost", event.id.seq);
+        for mode in [ForkMode::SummaryIfCompacted, ForkMode::WithSummary] {
+            let (fork, appended) = forked(&line, at, mode, turns);
+            let context = project(&fork, meter(), EventNaming::Messages);
+            prop_assert_eq!(context.find_inconsistency(), None);
+            prop_assert!(appended.is_empty() || context.tokens() < shared.tokens());
+            if let [Event { fact: Fact::Compacted(compaction), .. }] = &appended[..] {
+                prop_assert_eq!(compaction.tokens_after, Some(context.tokens()));
+                prop_assert!(compaction.through <= at);
+            }
+            let messages =
+                fork.events().filter(|event| event.event.fact.is_message() && event.event.normal.is_some());
+            for event in messages {
+                prop_assert!(context.accounted().contains(event.id.seq), "{} is lost", event.id.seq);
+            }
         }
     }
 

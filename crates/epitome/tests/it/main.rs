@@ -20,6 +20,7 @@ mod design_numbers;
 mod examples;
 mod few_shot;
 mod handles;
+mod hooks;
 mod hostile;
 mod lifecycle_crash;
 mod lineage;

@@ -230,6 +230,7 @@ fn installed(events: &[Arc<LoggedEvent>], section: SummarySection, lines: &[Stri
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn lies_over_real_sessions_are_not_installed() {
     let Some(data) = data() else { return };
     let (mut told, mut believed): (BTreeMap<&str, usize>, Vec<String>) = (BTreeMap::new(), Vec::new());

@@ -182,6 +182,7 @@ fn items(summary: &str) -> Vec<StateItem> {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn what_continuations_of_real_sessions_say_of_their_state_is_true() {
     let Some(data) = data() else { return };
     let labels: BTreeMap<String, ItemLabels> =

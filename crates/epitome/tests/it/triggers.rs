@@ -17,11 +17,13 @@ use epitome::{
         event::{Compaction, CompactionTrigger, Timestamp},
         profile::Profiles,
     },
+    lineage::ForkMode,
     memory_files::FileWriteOutcome,
     session::{
-        AutoContinue, CompactTool, LifecycleEvent, RefusalKind, Session, SessionBuilder, SessionError,
-        SessionRequest, ToolOutput,
+        AutoContinue, CompactTool, LifecycleEvent, OverflowCheck, RefusalKind, Session, SessionBuilder,
+        SessionError, SessionRequest, ToolOutput,
     },
+    store::records::SummarySource,
     summarise::{ModelDraft, Summarize, SummaryFuture, SummaryRequest},
     wire::Format,
 };
@@ -540,4 +542,124 @@ async fn a_folder_that_cannot_be_written_loses_nothing() {
     );
     assert!(notes.join("status.md").exists());
     assert_replays(&session).await;
+}
+
+/// The answers of a tool loop that report this usage; gives the requests.
+async fn play_with_usage(
+    session: &Session,
+    turns: std::ops::Range<usize>,
+    (input, output_tokens): (u64, u64),
+) -> Vec<SessionRequest> {
+    let mut requests = Vec::new();
+    for turn in turns {
+        requests.push(session.next_request().await.unwrap());
+        let path = json!({"path": format!("part-{turn}.txt")});
+        let said = answer(Format::OpenaiChat, turn, "Counting.", &[("read_file", path)]);
+        let mut said: Value = serde_json::from_str(&said).unwrap();
+        said["usage"] = json!({"prompt_tokens": input, "completion_tokens": output_tokens,
+            "prompt_tokens_details": {"cached_tokens": input / 2}});
+        let answer = session.answered(&said.to_string()).await.unwrap();
+        session.tool_results(&[ToolOutput::of(&answer.calls[0], output(turn))]).await.unwrap();
+    }
+    requests
+}
+
+/// Places of the markers that overflows left.
+fn overflow_markers(session: &Session) -> usize {
+    let is_marker = |logged: &LoggedEvent| {
+        matches!(logged.event.fact, Fact::CompactionRequested { trigger: CompactionTrigger::Overflow, .. })
+    };
+    log(session).iter().filter(|logged| is_marker(logged)).count()
+}
+
+/// Of a window of 200 000 tokens 184 000 are usable: the rest is the answer's.
+async fn in_a_window_of_200k(check: OverflowCheck) -> Session {
+    let session = builder(Format::OpenaiChat).window(Tokens(200_000)).overflow_check(check).begin();
+    let session = session.await.unwrap();
+    session.user("Count the files. Never write any file.").await.unwrap();
+    session
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_used_more_than_is_usable_leaves_a_marker_and_the_next_request_is_compacted() {
+    let session = in_a_window_of_200k(OverflowCheck::On).await;
+    let fits = play_with_usage(&session, 0..20, (180_000, 4_000)).await;
+    assert_eq!((overflow_markers(&session), triggers(&session)), (0, vec![]));
+    play_with_usage(&session, 20..21, (190_000, 6_010)).await;
+    assert_eq!(overflow_markers(&session), 1);
+    let next = session.next_request().await.unwrap();
+    assert_eq!(triggers(&session), [CompactionTrigger::Overflow]);
+    assert!(
+        next.tokens < fits.last().unwrap().tokens,
+        "{} after {}",
+        next.tokens,
+        fits.last().unwrap().tokens
+    );
+    assert!(next.cause.is_some() && next.body.contains("Never write any file."), "{:?}", next.cause);
+    assert_replays(&session).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_step_that_overflows_leaves_a_marker_and_none_where_the_check_is_off() {
+    for (check, markers) in [(OverflowCheck::On, 4), (OverflowCheck::Off, 0)] {
+        let session = in_a_window_of_200k(check).await;
+        play_with_usage(&session, 0..4, (190_000, 6_010)).await;
+        assert_eq!(overflow_markers(&session), markers, "{check:?}");
+        if check == OverflowCheck::Off {
+            assert_eq!(triggers(&session), []);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overflow_is_known_again_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.db");
+    let session = builder(Format::OpenaiChat).window(Tokens(200_000)).file(&file).begin().await.unwrap();
+    session.user("Count the files.").await.unwrap();
+    play_with_usage(&session, 0..20, (100_000, 4_000)).await;
+    play_with_usage(&session, 20..21, (190_000, 6_010)).await;
+    let id = session.id();
+    drop(session);
+    let again = builder(Format::OpenaiChat).window(Tokens(200_000)).file(&file).resume(id).await.unwrap();
+    again.next_request().await.unwrap();
+    assert_eq!((overflow_markers(&again), triggers(&again)), (1, vec![CompactionTrigger::Overflow]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_built_in_compaction_leaves_a_row_like_a_jobs() {
+    let session = chat().begin().await.unwrap();
+    session.user("Count the files. Never write any file.").await.unwrap();
+    play(&session, Format::OpenaiChat, 0..12).await;
+    session.compact(Some("part-3")).await.unwrap();
+    let fork = session
+        .fork(session.store().head(session.thread()).unwrap().seq, ForkMode::InFull, "x")
+        .await
+        .unwrap();
+    let head = fork.store().head(fork.thread()).unwrap().seq;
+    let fork = fork.fork(head, ForkMode::WithSummary, "y").await.unwrap();
+    for session in [&session, &fork] {
+        let thread = session.thread();
+        let made: Vec<(epitome::core::Seq, Compaction)> = log(session)
+            .into_iter()
+            .filter(|logged| logged.id.thread == thread)
+            .filter_map(|logged| match logged.event.fact {
+                Fact::Compacted(compaction) => Some((logged.id.seq, compaction)),
+                _ => None,
+            })
+            .collect();
+        let rows = session.store().summaries(thread).unwrap();
+        assert!(!made.is_empty());
+        assert_eq!(rows.len(), made.len());
+        for (row, (place, compaction)) in rows.iter().zip(&made) {
+            assert_eq!(row.source, SummarySource::Compaction(*place));
+            assert_eq!(
+                (row.through, row.summary.text.as_str()),
+                (compaction.through, compaction.summary.text())
+            );
+            assert!(row.first <= row.through && row.summary.brief.starts_with('{'), "{row:?}");
+            assert_eq!(row.summary.author, "built-in");
+        }
+        assert!(session.store().doctor().unwrap().is_healthy());
+    }
 }

@@ -197,7 +197,8 @@ impl<'a> SweepThread<'a> {
             SweepPipeline::Model(plan) => plan.compact(whole, budget, margin),
             SweepPipeline::Format(pipeline, options) => {
                 let options = options.clone();
-                RequestCompaction { budget, margin, pipeline, format: self.format, options }.run(whole)
+                RequestCompaction { budget, margin, strategy: *pipeline, format: self.format, options }
+                    .run(whole)
             }
         }
     }

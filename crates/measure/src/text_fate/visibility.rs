@@ -10,7 +10,10 @@ use epitome::{
         projection::EventLine,
     },
     session::SessionError,
-    store::{Store, records::JobState},
+    store::{
+        Store,
+        records::{JobState, SummarySource},
+    },
 };
 
 use super::{
@@ -31,14 +34,19 @@ impl SightContext {
         owners.sort_unstable();
         owners.dedup();
         for owner in owners {
-            let summaries = store.summaries(owner)?;
-            for job in store.jobs(Some(owner))? {
-                let JobState::Adopted { compaction } = job.state else { continue };
-                let made = summaries.iter().find(|summary| summary.job == job.job.id);
-                if let Some(made) = made {
-                    let id = EventId { thread: owner, seq: compaction };
-                    authors.insert(id, made.summary.author.clone());
-                }
+            let jobs = store.jobs(Some(owner))?;
+            for made in store.summaries(owner)? {
+                let compaction = match made.source {
+                    SummarySource::Compaction(compaction) => Some(compaction),
+                    SummarySource::Job(id) => {
+                        jobs.iter().find(|row| row.job.id == id).and_then(|row| match row.state {
+                            JobState::Adopted { compaction } => Some(compaction),
+                            _ => None,
+                        })
+                    }
+                };
+                let place = compaction.map(|seq| EventId { thread: owner, seq });
+                authors.extend(place.map(|id| (id, made.summary.author)));
             }
         }
         Ok(Self { needle, authors })

@@ -7,11 +7,16 @@ use epitome_core::{
 
 use super::{
     ConformanceCheck, DatabaseFactory, checks,
-    samples::{append, attempt, commit, events, in_session, job, queue, ready, root, state, summary},
+    samples::{
+        append, attempt, commit, events, in_session, job, queue, ready, root, state, summary, try_commit,
+    },
 };
 use crate::{
     StoreError, ThreadStart,
-    records::{AttemptFilter, CommitRecord, JobId, JobState, NewJob, RetryDecision, ThreadCommit},
+    records::{
+        AttemptFilter, CommitRecord, CompactionSummary, JobId, JobState, NewJob, RetryDecision,
+        SummarySource, ThreadCommit,
+    },
 };
 
 checks! {
@@ -19,6 +24,7 @@ checks! {
     what_was_given_up_or_cancelled_is_nobodys,
     a_worker_whose_time_ran_out_is_not_heard_once_another_has_its_job,
     a_fork_has_no_part_in_its_parents_jobs,
+    a_summary_that_no_job_wrote_is_kept_with_its_compaction,
 }
 
 fn a_job_goes_from_queued_to_adopted(databases: &DatabaseFactory<'_>) {
@@ -76,7 +82,10 @@ fn a_job_goes_from_queued_to_adopted(databases: &DatabaseFactory<'_>) {
     assert!(store.finish_job(new.id, "bob", summary("bob"), attempt(None)).unwrap());
     let (row, made) = store.ready_job(id).unwrap().unwrap();
     assert_eq!((&row.state, row.summary, row.error), (&JobState::Ready, Some(made.number), None));
-    assert_eq!((made.thread, made.first, made.through, made.job), (id, Seq(2), Seq(2), new.id));
+    assert_eq!(
+        (made.thread, made.first, made.through, made.source),
+        (id, Seq(2), Seq(2), SummarySource::Job(new.id))
+    );
     assert_eq!(made.summary, summary("bob"));
     assert_eq!(store.summaries(id).unwrap(), [made]);
     assert_eq!(store.running_job(id).unwrap(), None);
@@ -186,4 +195,42 @@ fn a_fork_has_no_part_in_its_parents_jobs(databases: &DatabaseFactory<'_>) {
     let records = vec![CommitRecord::Adopted { job, compaction: Seq(2) }];
     let error = store.commit(ThreadCommit::new(id, Seq(3), vec![], records)).unwrap_err();
     assert!(error.to_string().contains("event 2 is no compaction of it"), "{error}");
+}
+
+fn a_summary_that_no_job_wrote_is_kept_with_its_compaction(databases: &DatabaseFactory<'_>) {
+    let place = databases();
+    let store = place.open();
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "uaua"));
+    let made = |compaction, first, through| {
+        let summary = summary("built-in");
+        CommitRecord::Summary(CompactionSummary { compaction, first, through, summary })
+    };
+    let compacted = vec![made(Seq(5), Seq(1), Seq(3))];
+    store.commit(ThreadCommit::new(id, Seq(4), events(Seq(5), "c"), compacted)).unwrap();
+    let rows = store.summaries(id).unwrap();
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((row.thread, row.first, row.through), (id, Seq(1), Seq(3)));
+    assert_eq!((row.source, &row.summary), (SummarySource::Compaction(Seq(5)), &summary("built-in")));
+    assert_eq!(store.jobs(Some(id)).unwrap(), []);
+    for (wrong, why) in [
+        (made(Seq(5), Seq(1), Seq(3)), "has one already"),
+        (made(Seq(4), Seq(1), Seq(3)), "is no compaction"),
+        (made(Seq(6), Seq(1), Seq(3)), "is no compaction"),
+    ] {
+        let refused = try_commit(&*store, id, vec![wrong]).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    append(&*store, id, events(Seq(6), "c"));
+    for (wrong, why) in [
+        (made(Seq(6), Seq(1), Seq(7)), "its last event is event 7"),
+        (made(Seq(6), Seq(4), Seq(3)), "its first event is event 4"),
+    ] {
+        let refused = try_commit(&*store, id, vec![wrong]).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    // One of a job stands beside it.
+    ready(&*store, id, "key", Seq(2));
+    assert_eq!(store.summaries(id).unwrap().len(), 2);
+    assert!(store.doctor().unwrap().is_healthy());
 }

@@ -2,7 +2,7 @@
 
 use epitome_core::{AnnotatedEvent, Event, Seq, ThreadId};
 
-use super::{HashedText, JobId, NewCall, NewCallOutcome, NewExchange, NewJob, NewSession};
+use super::{CompactionSummary, HashedText, JobId, NewCall, NewCallOutcome, NewExchange, NewJob, NewSession};
 use crate::log::{NewThread, ThreadStart};
 use crate::thread_head::ThreadHead;
 
@@ -96,6 +96,8 @@ pub enum CommitRecord {
         /// The compaction.
         compaction: Seq,
     },
+    /// A compaction of this commit, or an earlier one of the thread, has a summary that no job wrote.
+    Summary(CompactionSummary),
     /// Cancels a job that is no longer needed. One that has ended stays as it is: its progress is unknown to
     /// whoever cancels it.
     CancelJob {

@@ -128,12 +128,12 @@ pub enum RetryDecision {
     GiveUp,
 }
 
-/// A summary that passed the gate.
+/// A summary: one by a model that passed the gate, or a built-in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSummary {
     /// Author of the summary.
     pub author: String,
-    /// By which prompt.
+    /// By which prompt; `none` if no model was asked.
     pub prompt_version: String,
     /// Its text.
     pub text: String,
@@ -143,6 +143,28 @@ pub struct NewSummary {
     pub report: String,
     /// Time at which it was written.
     pub created: Timestamp,
+}
+
+/// A summary that is written together with its compaction, without a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionSummary {
+    /// The compaction.
+    pub compaction: Seq,
+    /// The first event that it covers.
+    pub first: Seq,
+    /// The last event that it covers.
+    pub through: Seq,
+    /// The summary.
+    pub summary: NewSummary,
+}
+
+/// Origin of a summary in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummarySource {
+    /// A job, which waits for its adoption or was adopted.
+    Job(JobId),
+    /// Written together with this compaction.
+    Compaction(Seq),
 }
 
 /// A summary, and the events it covers.
@@ -156,8 +178,8 @@ pub struct SummaryRow {
     pub first: Seq,
     /// The last of them.
     pub through: Seq,
-    /// The job it comes from.
-    pub job: JobId,
+    /// Its origin.
+    pub source: SummarySource,
     /// The summary.
     pub summary: NewSummary,
 }

@@ -8,6 +8,7 @@ use super::{
     append::{self, PreparedAppend},
     calls, exchanges, jobs, sessions,
     sqlite_error::SqliteError,
+    summaries,
     writer::WriteTx,
 };
 use crate::{
@@ -78,6 +79,7 @@ impl PreparedCommit {
                 CommitRecord::Adopted { job, compaction } => {
                     jobs::adopt(tx, self.thread, *job, *compaction)?;
                 }
+                CommitRecord::Summary(made) => summaries::insert(tx, self.thread, made)?,
                 CommitRecord::CancelJob { job, reason } => jobs::cancel(tx, *job, reason)?,
                 CommitRecord::Exchange(exchange) => exchanges::insert(tx, self.thread, head.seq, exchange)?,
                 CommitRecord::Head => sessions::set_head_of_session(tx, self.thread)?,
@@ -150,6 +152,10 @@ fn check(thread: ThreadId, record: &CommitRecord) -> Result<(), StoreError> {
         CommitRecord::Job(job) => check_json("detail of a job", Some(&job.detail)),
         CommitRecord::Exchange(NewExchange { observed, .. }) => {
             check_json("observation of an exchange", observed.as_deref())
+        }
+        CommitRecord::Summary(made) => {
+            check_json("brief of a summary", Some(&made.summary.brief))?;
+            check_json("report on a summary", Some(&made.summary.report))
         }
         CommitRecord::CallsSoFar(_)
         | CommitRecord::Outcome(_)

@@ -95,7 +95,7 @@ impl JobStore for SqliteStore {
             if tx.connection.prepare_cached(ended)?.execute(params![job.blob(), worker])? == 0 {
                 return Ok(false);
             }
-            summaries::insert(tx, job, &summary)?;
+            summaries::insert_of_job(tx, job, &summary)?;
             insert_attempt(tx, job, &worker, &attempt)?;
             Ok(true)
         })

@@ -147,11 +147,12 @@ fn job_problems(connection: &Connection, row: &JobRow) -> Result<Vec<String>, Sq
     Ok(problems)
 }
 
-/// Checks that summaries can be read, and cover the spans of their jobs.
+/// Checks that summaries can be read, and cover the spans of their jobs or stand for a compaction.
 pub(super) fn summaries(connection: &Connection) -> Result<CheckFinding, SqliteError> {
     let mut statement = connection.prepare(
         "SELECT summaries.number, brief, report,
-            (jobs.thread, jobs.first, jobs.through) IS (summaries.thread, summaries.first, summaries.through)
+            (jobs.thread, jobs.first, jobs.through) IS (summaries.thread, summaries.first, summaries.through),
+            summaries.thread, summaries.compaction
          FROM summaries LEFT JOIN jobs ON jobs.id = summaries.job ORDER BY summaries.number",
     )?;
     let mut rows = statement.query([])?;
@@ -165,8 +166,14 @@ pub(super) fn summaries(connection: &Connection) -> Result<CheckFinding, SqliteE
                 problems.push(format!("summary {number} has {what} that is not JSON"));
             }
         }
-        if !row.get::<_, bool>(3)? {
-            problems.push(format!("summary {number} does not cover what its job does"));
+        match row.get::<_, Option<i64>>(5)?.map(|seq| Seq(unsigned(seq))) {
+            Some(compaction) if !jobs::is_compaction(connection, codec::thread(row, 4)?, compaction)? => {
+                problems.push(format!("summary {number} is of event {compaction}, which is no compaction"));
+            }
+            None if !row.get::<_, bool>(3)? => {
+                problems.push(format!("summary {number} does not cover what its job does"));
+            }
+            Some(_) | None => {}
         }
     }
     Ok((format!("{seen} summaries"), problems))

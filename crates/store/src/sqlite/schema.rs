@@ -30,6 +30,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006_inserts.sql"),
     include_str!("migrations/0007_search.sql"),
     include_str!("migrations/0008_refusals.sql"),
+    include_str!("migrations/0009_summaries.sql"),
 ];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.

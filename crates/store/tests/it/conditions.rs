@@ -108,18 +108,18 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let place = Place::new();
     drop(place.open());
     let connection = place.raw();
-    connection.pragma_update(None, "user_version", 9).unwrap();
+    connection.pragma_update(None, "user_version", 10).unwrap();
     drop(connection);
     let before = fs::read(place.path()).unwrap();
     assert_eq!(
         refusal(&place.path()),
-        "PATH has schema version 9, this Epitome knows up to 8; nothing was touched; upgrade Epitome"
+        "PATH has schema version 10, this Epitome knows up to 9; nothing was touched; upgrade Epitome"
     );
     assert_eq!(fs::read(place.path()).unwrap(), before);
 }
 
 /// The scripts of the schema's versions, and the rows that each of them added to what was there.
-const VERSIONS: [(&str, &str); 7] = [
+const VERSIONS: [(&str, &str); 8] = [
     (include_str!("../../src/sqlite/migrations/0001_log.sql"), include_str!("old/0001.sql")),
     (include_str!("../../src/sqlite/migrations/0002_compaction.sql"), include_str!("old/0002.sql")),
     (include_str!("../../src/sqlite/migrations/0003_gateway.sql"), include_str!("old/0003.sql")),
@@ -127,6 +127,7 @@ const VERSIONS: [(&str, &str); 7] = [
     (include_str!("../../src/sqlite/migrations/0005_indexes.sql"), ""),
     (include_str!("../../src/sqlite/migrations/0006_inserts.sql"), ""),
     (include_str!("../../src/sqlite/migrations/0007_search.sql"), REFUSAL_IN_WORDS),
+    (include_str!("../../src/sqlite/migrations/0008_refusals.sql"), ""),
 ];
 
 /// An outcome as versions before the eighth recorded a refusal.
@@ -150,7 +151,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(1, &place.path());
     let store = open_at(&place.path(), StoreOptions::default()).unwrap();
-    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
+    assert_eq!(finding(&*store, "schema"), ("version 9".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -180,7 +181,7 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(2, &place.path());
     let store = open_at(&place.path(), StoreOptions::default()).unwrap();
-    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
+    assert_eq!(finding(&*store, "schema"), ("version 9".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -212,7 +213,7 @@ fn a_store_of_the_third_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(3, &place.path());
     let store = open_at(&place.path(), StoreOptions::default()).unwrap();
-    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
+    assert_eq!(finding(&*store, "schema"), ("version 9".to_owned(), vec![]));
     let row = store.find_session("Why does the upload fail?").unwrap();
     let id = row.head.unwrap();
     assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
@@ -232,7 +233,7 @@ fn stores_whose_indexes_were_others_are_brought_up_to_date() {
         let place = Place::new();
         of_version(version, &place.path());
         let store = open_at(&place.path(), StoreOptions::default()).unwrap();
-        assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
+        assert_eq!(finding(&*store, "schema"), ("version 9".to_owned(), vec![]));
         let row = store.find_session("Why does the upload fail?").unwrap();
         let id = row.head.unwrap();
         let scripts: Vec<u64> =
@@ -258,7 +259,7 @@ fn a_refusal_of_the_seventh_version_is_read_as_it_was_written() {
     let place = Place::new();
     of_version(7, &place.path());
     let store = open_at(&place.path(), StoreOptions::default()).unwrap();
-    assert_eq!(finding(&*store, "schema"), ("version 8".to_owned(), vec![]));
+    assert_eq!(finding(&*store, "schema"), ("version 9".to_owned(), vec![]));
     let id = store.find_session("Why does the upload fail?").unwrap().head.unwrap();
     let outcome = store.last_call(id).unwrap().unwrap().outcomes.pop().unwrap();
     let words = "too long for the provider, which takes 4096";
@@ -277,7 +278,7 @@ fn many_may_bring_a_store_up_to_date_at_once() {
                 scope.spawn(|| assert_eq!(place.open().sessions().unwrap().len(), 2));
             }
         });
-        assert_eq!(finding(&*place.open(), "schema"), ("version 8".to_owned(), vec![]));
+        assert_eq!(finding(&*place.open(), "schema"), ("version 9".to_owned(), vec![]));
     }
 }
 
@@ -368,7 +369,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         .unwrap();
     let store = place.open();
     let (version, problems) = finding(&*store, "schema");
-    assert_eq!(version, "version 8");
+    assert_eq!(version, "version 9");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
     the trigger `events_are_never_deleted` is missing; rebuild it

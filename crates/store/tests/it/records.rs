@@ -1,6 +1,10 @@
 //! The database itself refuses to change a record, whoever asks.
 
-use epitome_core::{EventId, Seq, event::Timestamp};
+use epitome_core::{
+    Event, EventId, Fact, Seq,
+    event::{Compaction, CompactionTrigger, Summary, Timestamp},
+    summary::StructuredSummary,
+};
 use epitome_store::records::{CommitRecord, LedgerEntry, NewCallOutcome};
 
 use crate::support::{
@@ -178,4 +182,39 @@ fn the_view_of_turns_has_the_columns_of_an_agents_ledger() {
         )
         .unwrap();
     assert!(plan.contains("turns_by_compaction"), "{plan}");
+}
+
+#[test]
+fn the_view_of_turns_has_the_text_of_our_own_summaries_and_of_others() {
+    let place = Place::new();
+    let store = place.open();
+    let id = root(&*store, "t");
+    append(&*store, id, events(Seq(1), "ua"));
+    let compacted = |summary| {
+        let compaction = Compaction {
+            summary,
+            through: Seq(2),
+            first_kept: None,
+            tokens_before: None,
+            tokens_after: None,
+            trigger: CompactionTrigger::Manual,
+        };
+        Event::from_fact(Fact::Compacted(compaction), None)
+    };
+    let brief = Box::new(StructuredSummary::default());
+    append(
+        &*store,
+        id,
+        vec![
+            compacted(Summary::Structured { text: "It was fixed.".into(), brief }),
+            compacted(Summary::Text("The agent's own.".into())),
+            compacted(Summary::Encrypted("gAAAA".into())),
+        ],
+    );
+    let raw = place.raw();
+    let mut statement =
+        raw.prepare("SELECT summary FROM turns WHERE turn_type = 'compaction' ORDER BY seq").unwrap();
+    let shown: Vec<Option<String>> =
+        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(shown, [Some("It was fixed.".to_owned()), Some("The agent's own.".to_owned()), None]);
 }

@@ -114,6 +114,7 @@ fn in_diff(diff: &str) -> ChangedPaths {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn claude_codes_own_patches_and_backups_are_found() {
     let mut score = EffectScore::default();
     for (file, bytes, _) in files("claude-code") {
@@ -133,6 +134,7 @@ fn claude_codes_own_patches_and_backups_are_found() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn codexs_own_record_of_patches_is_found() {
     let mut score = EffectScore::default();
     for (file, bytes, _) in files("codex") {
@@ -162,6 +164,7 @@ fn codexs_own_record_of_patches_is_found() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn codexs_own_record_of_commands_agrees() {
     let mut compared = 0;
     for (file, bytes, _) in files("codex") {
@@ -191,6 +194,7 @@ fn codexs_own_record_of_commands_agrees() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn opencodes_snapshots_are_found() {
     let mut score = EffectScore::default();
     for (file, bytes, _) in files("opencode") {
@@ -250,6 +254,7 @@ fn named_in(answer: &str) -> Option<&str> {
 /// Editors of benchmarks that are not read: `SWE-agent`'s works on a file that is open and that its calls do not name, and
 /// early versions of `OpenHands` called theirs from Python.
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn final_diffs_of_benchmark_runs_are_found() {
     let mut score = EffectScore::default();
     for (file, bytes, _) in files("openhands") {

@@ -215,6 +215,7 @@ fn gemini_sessions_hold_what_the_manifest_counts() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn real_files_read_the_same_while_they_grow() {
     for folder in ["claude-code", "codex", "pi"] {
         for (file, bytes, _) in files(folder).into_iter().filter(|(_, bytes, _)| bytes.len() < 1 << 20) {

@@ -97,6 +97,7 @@ fn read_all(
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn opencode_sessions_hold_what_the_manifest_counts() {
     for (reading, counts, row, _) in read_all("opencode", TranscriptFormat::Opencode) {
         // The manifest counts every message. Two kinds of them have no content for the model: answers that failed or
@@ -120,6 +121,7 @@ fn opencode_sessions_hold_what_the_manifest_counts() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn swe_agent_runs_have_an_outcome_for_every_action() {
     for (reading, counts, row, bytes) in read_all("swe-agent", TranscriptFormat::SweAgent) {
         let document: Value = serde_json::from_slice(&bytes).unwrap();
@@ -135,6 +137,7 @@ fn swe_agent_runs_have_an_outcome_for_every_action() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn openhands_sessions_are_whole() {
     let all = read_all("openhands", TranscriptFormat::Openhands);
     for (reading, counts, row, bytes) in &all {
@@ -154,6 +157,7 @@ fn openhands_sessions_are_whole() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn tau_bench_results_are_a_session_each() {
     for (reading, counts, row, bytes) in read_all("tau-bench", TranscriptFormat::TauBench) {
         let results: Vec<Value> = serde_json::from_slice(&bytes).unwrap();
@@ -164,6 +168,7 @@ fn tau_bench_results_are_a_session_each() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn tau2_simulations_keep_both_sides_apart() {
     for (reading, counts, row, bytes) in read_all("tau2", TranscriptFormat::Tau2) {
         let document: Value = serde_json::from_slice(&bytes).unwrap();
@@ -187,6 +192,7 @@ fn tau2_simulations_keep_both_sides_apart() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn real_sessions_read_the_same_while_they_grow() {
     let shorten = |value: &mut Value, part: usize| {
         let list = value.as_array_mut().expect("it is a list");

@@ -126,6 +126,7 @@ fn grow(format: Format, events: &[Event]) -> usize {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn real_sessions_only_grow_at_their_end_and_are_read_from_the_cache() {
     let Some(data) = data() else { return };
     let mut calls = 0;
@@ -137,6 +138,7 @@ fn real_sessions_only_grow_at_their_end_and_are_read_from_the_cache() {
 }
 
 #[test]
+#[cfg_attr(not(real_sessions), ignore = "no real sessions beside the workspace: set EPITOME_DATA")]
 fn real_sessions_are_rendered_legally_to_every_format_at_every_budget() {
     let Some(data) = data() else { return };
     let rendered: usize = sessions(&data).map(try_session).sum();

@@ -26,9 +26,8 @@ use self::{
     report::{ReplayReport, ReplayReportOptions},
     thread_replay::ThreadReplayer,
 };
-use super::{
-    output::CliOutput, parallel::for_all, policies, request_source::profiles, store_lookup::DatabaseLocation,
-};
+use super::{output::CliOutput, parallel::for_all, policies, store_lookup::DatabaseLocation};
+use crate::config::session_settings::read_profiles;
 use crate::units::parse_tokens;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -169,7 +168,7 @@ pub(crate) fn run(
     store: &DatabaseLocation,
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let profiles = profiles(args.profiles.as_deref())?;
+    let profiles = read_profiles(args.profiles.as_deref())?;
     let settings = settings(args, &profiles)?;
     if args.dump.is_some() && settings.len() != 1 {
         bail!("--dump writes one request a call: give one model, one budget and one kind of cache");

@@ -4,7 +4,7 @@
 const OTHER: &str = "other";
 
 /// Labels, each with the beginning or end of the wording that people see.
-const CAUSES: [(&str, &str); 14] = [
+const CAUSES: [(&str, &str); 15] = [
     ("first", "the first call"),
     ("trigger", "over the trigger"),
     ("force", "over the limit"),
@@ -18,6 +18,7 @@ const CAUSES: [(&str, &str); 14] = [
     ("model", "another model"),
     ("undone", "a compaction was undone or restored"),
     ("asked", "somebody asked for a compaction"),
+    ("usage", "the last call used more than there is room for"),
     ("overflow", "the provider refused it as too long"),
 ];
 
@@ -50,6 +51,7 @@ mod tests {
             EpochCause::Trigger,
             EpochCause::Force,
             EpochCause::Cold,
+            EpochCause::Usage,
             EpochCause::BreakEven,
             EpochCause::Cap(Tier::ToolResults),
             EpochCause::EveryCall(EditAuthor::from("expire_tool_results")),
@@ -67,6 +69,7 @@ mod tests {
                 EpochCause::Trigger => "trigger",
                 EpochCause::Force => "force",
                 EpochCause::Cold => "cold",
+                EpochCause::Usage => "usage",
                 EpochCause::BreakEven => "break_even",
                 EpochCause::Cap(_) => "cap",
                 EpochCause::EveryCall(_) => "every_call",

@@ -32,7 +32,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::config::GatewayMode;
+use crate::config::GatewayMode;
 use compact_calls::{CompactMetrics, FinishedCompactCall};
 use model_labels::ModelLabelCache;
 use principals::PrincipalMetrics;

@@ -23,10 +23,10 @@ use tracing::{Level, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    config::{LogFormat, UpstreamConfig},
     metrics::{FinishedRequest, UncomposedReason, UnrecordedReason},
     upstream::SendError,
 };
+use crate::config::{LogFormat, UpstreamConfig};
 use log_escape::escape_for_log;
 
 /// Keeps the exporter of spans alive. Dropping it flushes the remaining spans, which blocks for some seconds
@@ -206,7 +206,7 @@ mod tests {
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
-    use crate::gateway::config::GatewayMode;
+    use crate::config::GatewayMode;
 
     /// Collects log output.
     #[derive(Clone, Default)]

@@ -222,11 +222,8 @@ mod tests {
     use opentelemetry_sdk::{error::OTelSdkResult, trace::SpanData};
 
     use super::*;
-    use crate::gateway::{
-        config::{GatewayMode, UpstreamConfig},
-        metrics::FinishedRequest,
-        telemetry::RecordLocation,
-    };
+    use crate::config::{GatewayMode, UpstreamConfig};
+    use crate::gateway::{metrics::FinishedRequest, telemetry::RecordLocation};
 
     /// Collects exported bytes.
     #[derive(Clone, Debug, Default)]

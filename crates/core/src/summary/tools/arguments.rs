@@ -35,6 +35,18 @@ impl<'a> CallArguments<'a> {
         }
     }
 
+    /// The fields of one element of a list.
+    pub(super) fn within(element: &'a RawValue) -> Self {
+        Self { named: fields(element), free: None }
+    }
+
+    /// The first text among the arguments whose names begin in one of these ways.
+    pub(super) fn starting_with(&self, starts: &[&str]) -> Option<String> {
+        let mut named =
+            self.named.iter().filter(|(name, _)| starts.iter().any(|start| name.starts_with(start)));
+        named.find_map(|(_, json)| text(json))
+    }
+
     /// The arguments where they are plain text.
     pub(super) fn free(&self) -> Option<&str> {
         self.free.as_deref()

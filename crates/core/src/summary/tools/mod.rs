@@ -7,6 +7,7 @@
 mod arguments;
 mod call_output;
 mod codex_script;
+mod edit_notes;
 mod error_lines;
 mod file_tools;
 mod patch;
@@ -26,6 +27,7 @@ use self::{
     tool_kind::ToolKind,
 };
 pub(crate) use self::{
+    edit_notes::{EditNote, edit_notes},
     shell::{run_kinds, shows_content},
     tool_failure::{is_lookup, is_marked_failure},
     tool_kind::name_words,

@@ -89,8 +89,17 @@ fn hunk(line: &str) -> Option<(u64, u64)> {
     Some((lengths.next()??, lengths.next()??))
 }
 
+/// The first and the last of the new lines of a hunk; `None` if it only takes some out, or is no hunk of a diff.
+pub(super) fn hunk_lines(line: &str) -> Option<(u64, u64)> {
+    let (_, new) = line.strip_prefix("@@ -")?.split_once(" +")?;
+    let new = new.split_once(" @@")?.0;
+    let (start, length) = new.split_once(',').unwrap_or((new, "1"));
+    let (start, length): (u64, u64) = (start.parse().ok()?, length.parse().ok()?);
+    Some((start, start.checked_add(length.checked_sub(1)?)?))
+}
+
 /// A name in a header, without the `a/` or `b/` that git adds and the time that `diff` adds.
-fn name(path: &str) -> &str {
+pub(super) fn name(path: &str) -> &str {
     let path = path.split('\t').next().unwrap_or(path).trim().trim_matches('"');
     path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path)
 }

@@ -1,4 +1,5 @@
-//! Settings of a gateway: its address, its upstreams, its tokens and its limits.
+//! One configuration for the gateway and the command line: addresses, upstreams, tokens, limits, and how sessions are
+//! compacted.
 //!
 //! Every [`GatewayConfig`] is valid: [`flags`] combines the command line with a [`mod@file`] and rejects anything
 //! else with a reason. Keys come from the environment, are read once, and are never shown.
@@ -6,10 +7,13 @@
 mod address;
 pub(crate) mod allowed_routes;
 mod compact;
+pub(crate) mod effective_config;
 mod file;
 pub(crate) mod flags;
 pub(crate) mod hooks;
+pub(crate) mod keys;
 pub(crate) mod pattern;
+pub(crate) mod session_settings;
 pub(crate) mod shown_config;
 
 use std::{
@@ -21,7 +25,8 @@ use std::{
 };
 
 use epitome::{
-    core::policy::Policy,
+    core::{policy::Policy, profile::Profiles},
+    session::OverflowCheck,
     summarise::{ServerTimeouts, SummaryInstructions},
     wire::Format,
 };
@@ -44,6 +49,8 @@ pub(crate) struct GatewayConfig {
     pub(crate) policy: Policy,
     /// Settings of mode `compact`.
     pub(crate) compact: CompactModeConfig,
+    /// Profiles of models.
+    pub(crate) profiles: Arc<Profiles>,
     /// Upstreams: the first that fits a request is used.
     pub(crate) upstreams: Vec<UpstreamConfig>,
     /// Tokens of clients; without any, no token is needed.
@@ -126,6 +133,8 @@ pub(crate) struct CompactModeConfig {
     pub(crate) memory_files: Option<PathBuf>,
     /// Hooks that add content beside each message of the user.
     pub(crate) hooks: Vec<ConfiguredHook>,
+    /// Compaction as soon as an answer used more than the model's input takes.
+    pub(crate) overflow_check: OverflowCheck,
 }
 
 impl CompactModeConfig {

@@ -16,6 +16,8 @@ pub(crate) struct ConfiguredHook {
     pub(crate) reserve: Tokens,
     /// What it adds.
     pub(crate) content: HookContent,
+    /// True if that leaves the requests with the next message of the user.
+    pub(crate) is_replaced: bool,
 }
 
 /// What a hook adds.
@@ -62,5 +64,9 @@ impl Hook for ConfiguredHook {
 
     fn inject(&self, _: &HookInput<'_>) -> Vec<ContentPart> {
         self.text().map(ContentPart::text).into_iter().collect()
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.is_replaced
     }
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use epitome::{core::Tokens, summarise::SummaryInstructions, wire::Format};
+use epitome::{core::Tokens, session::OverflowCheck, summarise::SummaryInstructions, wire::Format};
 use serde::{
     Deserialize, Deserializer,
     de::{self, Visitor},
@@ -37,6 +37,7 @@ pub(super) struct RawCompact {
     command: Option<Spanned<String>>,
     #[serde(default)]
     recall: bool,
+    auto: Option<bool>,
     focus: Option<Spanned<String>>,
     #[serde(default)]
     notes: Vec<Spanned<String>>,
@@ -57,6 +58,8 @@ struct RawHook {
     reserve: Spanned<u64>,
     text: Option<Spanned<String>>,
     file: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    replace: bool,
 }
 
 /// The table `[compact.summariser]` of the file.
@@ -84,6 +87,7 @@ impl RawCompact {
             holdout: self.holdout.map_or(Ok(0), |said| page.read(&said, |share| holdout(*share)))?,
             command: self.command.map(|said| page.read(&said, |word| command(word))).transpose()?,
             recall: self.recall,
+            overflow_check: overflow_check(self.auto),
             instructions: SummaryInstructions {
                 focus: self.focus.map(|said| page.read(&said, |text| words("focus", text))).transpose()?,
                 extra: notes(page, &self.notes)?,
@@ -144,6 +148,11 @@ impl RawSummariser {
     }
 }
 
+/// The check of usage that `auto` asks for.
+fn overflow_check(auto: Option<bool>) -> OverflowCheck {
+    if auto == Some(false) { OverflowCheck::Off } else { OverflowCheck::On }
+}
+
 /// Most letters of a focus and of a note.
 const MAX_WORDS_LETTERS: usize = 2_000;
 
@@ -201,7 +210,7 @@ fn careful(
 
 fn hooks(page: &ConfigText<'_>, said: Vec<RawHook>) -> anyhow::Result<Vec<ConfiguredHook>> {
     let mut hooks: Vec<ConfiguredHook> = Vec::new();
-    for RawHook { name, reserve, text, file } in said {
+    for RawHook { name, reserve, text, file, replace: is_replaced } in said {
         let named = page.read(&name, |name| word(name))?;
         if hooks.iter().any(|hook| hook.name == named) {
             return Err(page.value(&name, format_args!("there is another hook `{named}` above")));
@@ -222,7 +231,7 @@ fn hooks(page: &ConfigText<'_>, said: Vec<RawHook>) -> anyhow::Result<Vec<Config
                 );
             }
         };
-        hooks.push(ConfiguredHook { name: named, reserve, content });
+        hooks.push(ConfiguredHook { name: named, reserve, content, is_replaced });
     }
     Ok(hooks)
 }

@@ -1,4 +1,4 @@
-//! A gateway's configuration file, in TOML. It can express every setting.
+//! The configuration file of the gateway and of the command line, in TOML. It can express every setting.
 //!
 //! Errors name the line but never quote its content: people put keys in the wrong places.
 
@@ -25,6 +25,7 @@ use super::{
     StoreFailureAction, UpstreamConfig, address,
     allowed_routes::{RouteList, RouteListEntry},
     compact::{RawCompact, RawWindow},
+    session_settings::SessionSettings,
 };
 use crate::units;
 
@@ -69,14 +70,9 @@ impl ConfigFile {
     ) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        // Relative paths in a file start at the file's own folder.
-        let beside = |policy: &str| match path.parent().map(|folder| folder.join(policy)) {
-            Some(beside) if beside.is_file() => beside.display().to_string(),
-            _ => policy.to_owned(),
-        };
-        let find = |policy: &str| policies(&beside(policy));
+        let find = |policy: &str| policies(&beside(path, policy));
         let mut file = Self::parse(&path.display().to_string(), &text, environment, &find)?;
-        file.policy = file.policy.map(|policy| beside(&policy));
+        file.policy = file.policy.map(|policy| beside(path, &policy));
         if let Some(folder) = path.parent() {
             file.compact.set_folder(folder);
             file.database = file.database.map(|database| folder.join(database));
@@ -113,6 +109,53 @@ impl ConfigFile {
             limits: limits(&page, &raw.limits)?,
         })
     }
+}
+
+/// A policy's file where it stands beside a configuration, or its name. Relative paths in a file start at the file's own
+/// folder.
+fn beside(path: &Path, policy: &str) -> String {
+    match path.parent().map(|folder| folder.join(policy)) {
+        Some(beside) if beside.is_file() => beside.display().to_string(),
+        _ => policy.to_owned(),
+    }
+}
+
+/// The database that the text of a file names.
+pub(super) fn database_of(path: &Path, text: &str) -> anyhow::Result<Option<PathBuf>> {
+    let name = path.display().to_string();
+    let page = ConfigText { name: &name, text };
+    let raw: RawConfig = toml::from_str(text).map_err(|error| page.refused(&error))?;
+    let database = raw.db.map(|said| page.read(&said, |path| is_path("db", path))).transpose()?;
+    Ok(database.map(|database| path.parent().map_or(database.clone(), |folder| folder.join(database))))
+}
+
+/// What the text of a file says of sessions. Keys and tokens of a gateway are not looked up.
+pub(super) fn session_settings(
+    path: &Path,
+    text: &str,
+    environment: EnvironmentLookup<'_>,
+) -> anyhow::Result<SessionSettings> {
+    let name = path.display().to_string();
+    let page = ConfigText { name: &name, text };
+    let raw: RawConfig = toml::from_str(text).map_err(|error| page.refused(&error))?;
+    let mut compact = raw.compact.read(&page, environment)?;
+    let profiles = raw.profiles.map(|said| page.read(&said, |path| is_path("profiles", path))).transpose()?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    compact.set_folder(folder);
+    Ok(SessionSettings {
+        policy: raw.policy.map(|policy| beside(path, &policy)),
+        profiles: profiles.map(|profiles| folder.join(profiles)),
+        compact,
+    })
+}
+
+/// The names that the parser takes in a table, which is opened by this text.
+#[cfg(test)]
+pub(super) fn known_keys(opening: &str) -> Vec<String> {
+    let text = format!("{opening}\nzzz = 1\n");
+    let said = toml::from_str::<RawConfig>(&text).expect_err("an unknown key").message().to_owned();
+    let known = said.split_once("expected").map_or("", |(_, known)| known);
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,16 +1,17 @@
 //! Settings of a gateway from the command line, combined with those of its file. The command line takes
 //! precedence.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use epitome::{core::policy::Policy, wire::Format};
+use epitome::{core::policy::Policy, session::OverflowCheck, wire::Format};
 
 use super::{
     AccessRights, CompactModeConfig, GatewayConfig, GatewayMode, LogFormat, StoreFailureAction,
     UpstreamConfig, address, compact,
     file::{ConfigFile, EnvironmentLookup, PolicyLookup},
+    session_settings::read_profiles,
 };
 use crate::units;
 
@@ -42,10 +43,6 @@ pub(crate) struct GatewayArgs {
     /// Policy for the modes `observe` and `compact`: a name or a file. [default: epitome]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
-
-    /// Configuration file, for all of this and more: upstreams by model, keys, tokens, limits.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
 
     /// Refuse requests that cannot be recorded. By default they are forwarded anyway, and the log, /metrics
     /// and /readyz report it.
@@ -81,6 +78,11 @@ struct GatewayCompactArgs {
     /// Offer the model a tool to get back what was left out.
     #[arg(long)]
     recall: bool,
+
+    /// Go by the sizes of requests alone. By default a session is also compacted as soon as an answer used more than its
+    /// model's input takes.
+    #[arg(long)]
+    no_overflow_check: bool,
 
     /// Command with which users have their session compacted, such as /compact; the words after it become the
     /// focus of the summary. None by default: agents such as Claude Code handle /compact themselves, and it
@@ -132,6 +134,7 @@ impl GatewayCompactArgs {
             idle: file.idle,
             memory_files: file.memory_files,
             hooks: file.hooks,
+            overflow_check: if self.no_overflow_check { OverflowCheck::Off } else { file.overflow_check },
         })
     }
 }
@@ -140,10 +143,11 @@ impl GatewayArgs {
     /// Combines and checks the whole configuration. `policy` finds a policy by its name or file.
     pub(crate) fn resolve(
         self,
+        config: Option<&Path>,
         environment: EnvironmentLookup<'_>,
         policies: PolicyLookup<'_>,
     ) -> anyhow::Result<(GatewayConfig, LogFormat)> {
-        let file = match &self.config {
+        let file = match config {
             Some(path) => ConfigFile::read(path, environment, policies)?,
             None => ConfigFile::default(),
         };
@@ -184,6 +188,7 @@ impl GatewayArgs {
             mode: self.mode.or(file.mode).unwrap_or(GatewayMode::Record),
             routes: file.routes,
             policy,
+            profiles: Arc::new(read_profiles(file.profiles.as_deref())?),
             compact: self.compact.over(file.compact, environment)?,
             upstreams: upstreams(&named, file.upstreams),
             tokens: file.tokens,
