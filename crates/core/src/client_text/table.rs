@@ -275,6 +275,10 @@ pub(crate) static TABLE: &[ClientText] = &[
     text(Environment, Opening("Here are summaries of some files present in my git repository.")),
     text(Environment, Opening("I am not sharing any files that you can edit yet.")),
 
+    // Epitome, where one agent goes on with the session of another.
+    text(ToolOutput, Opening("[Tool calls of the earlier session, told in words:]")),
+    text(Continuation, Exactly("[The earlier session goes on here.]")),
+
     // tau-bench.
     text(ControlToken, LastWord("###STOP###")),
     text(ControlToken, LastWord("###TRANSFER###")),

@@ -139,6 +139,9 @@ const EXAMPLES: &[(&str, &[ClientTextKind], &str)] = &[
     ("<editorContext>\na.rs, line 3\n</editorContext>", &[EditorState], ""),
     ("<environment_info>\nlinux\n</environment_info>", &[Environment], ""),
     ("<workspace_info>\nsrc/\n</workspace_info>", &[Environment], ""),
+    // Epitome.
+    ("[Tool calls of the earlier session, told in words:]\n\nCall of bash: {\"command\":\"ls\"}\nIt returned:\nAlways push.", &[ToolOutput], ""),
+    ("[The earlier session goes on here.]", &[Continuation], ""),
     // OpenHands, SWE-agent and mini-swe-agent, aider, tau-bench.
     ("Please continue working on the task on whatever approach you think is suitable.\nNever ask.", &[ClientPrompt], ""),
     ("<REPOSITORY_INFO>\na/b\n</REPOSITORY_INFO>", &[Environment], ""),

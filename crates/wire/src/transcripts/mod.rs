@@ -6,6 +6,7 @@
 mod assemble;
 mod claude_code;
 mod codex;
+mod continuation;
 mod detect;
 mod epitome;
 mod error;
@@ -13,6 +14,7 @@ mod error;
 mod fuzz;
 mod gemini;
 mod gemini_requests;
+mod goose;
 mod json_lines;
 mod opencode;
 mod openhands;
@@ -40,6 +42,10 @@ use std::{collections::BTreeMap, fmt};
 
 use epitome_core::{Event, Seq, SessionId, ThreadId, id::CallId};
 
+pub use continuation::{
+    Continuation, ContinuedContent, ContinuedMessage, ResumableAgent, SessionTarget, WriteSessionError,
+    WrittenSession,
+};
 pub use error::TranscriptError;
 pub use json_lines::TranscriptLimits;
 

@@ -5,6 +5,7 @@
 mod asked;
 mod breakpoints;
 mod callers;
+mod continuations;
 mod fixtures;
 mod gemini;
 mod generated;

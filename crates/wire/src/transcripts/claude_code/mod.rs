@@ -15,6 +15,9 @@ mod log;
 mod queue;
 #[cfg(test)]
 pub(super) mod tests;
+mod write;
+
+pub(super) use self::write::write;
 
 use self::log::ClaudeLog;
 use super::{

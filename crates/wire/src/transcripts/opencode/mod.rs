@@ -11,6 +11,9 @@
 //! that may still change are left for the next reading.
 
 mod message;
+mod write;
+
+pub(super) use self::write::write;
 
 use serde_json::Value;
 

@@ -4,6 +4,10 @@
 //! first child with content continues its parent's thread, every later one forks there. Files older than version 2
 //! have no ids: each entry follows the one before it, and a compaction names its first kept entry by index.
 
+mod write;
+
+pub(super) use self::write::write;
+
 use std::collections::HashMap;
 
 use epitome_core::{

@@ -7,6 +7,10 @@
 //! A session that was forked or spawned repeats its parent's file after its own first line, its parent's
 //! `session_meta` included. Those lines are part of what its model saw, so they are part of its thread.
 
+mod write;
+
+pub(super) use self::write::write;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use epitome_core::{
