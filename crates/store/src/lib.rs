@@ -29,4 +29,4 @@ pub use opening::{open_existing_store, open_store, temporary_store};
 pub use options::{Durability, StoreOptions};
 pub use pending_commit::{CommitOutcome, CommitReporter, PendingCommit};
 pub use thread_head::ThreadHead;
-pub use traits::Store;
+pub use traits::{LAST_SESSION, Store};

@@ -31,8 +31,13 @@ pub mod sessions;
 use std::fmt::Debug;
 
 pub use self::{
-    calls::CallStore, derived::DerivedData, history::HistoryLookup, jobs::JobStore, ledger::LedgerStore,
-    maintenance::StoreMaintenance, sessions::SessionStore,
+    calls::CallStore,
+    derived::DerivedData,
+    history::HistoryLookup,
+    jobs::JobStore,
+    ledger::LedgerStore,
+    maintenance::StoreMaintenance,
+    sessions::{LAST_SESSION, SessionStore},
 };
 pub use crate::log::EventLog;
 

@@ -54,7 +54,7 @@ use crate::{
         NewFork, NewSession, ScrubState, SearchHit, SearchQuery, SessionName, SessionRow, ThreadRow, TurnRow,
     },
     thread_head::ThreadHead,
-    traits::{DerivedData, EventLog, LedgerStore, SessionStore, Store, StoreMaintenance},
+    traits::{DerivedData, EventLog, LAST_SESSION, LedgerStore, SessionStore, Store, StoreMaintenance},
 };
 
 /// The log in one SQLite file, with everything derived from it.
@@ -316,6 +316,11 @@ impl SessionStore for SqliteStore {
     }
 
     fn find_session(&self, text: &str) -> Result<SessionRow, StoreError> {
+        if text == LAST_SESSION
+            && let Some(newest) = self.sessions()?.into_iter().next()
+        {
+            return Ok(newest);
+        }
         self.lend_derived("finding a session", |connection| {
             let id = sessions::find(connection, text)?;
             sessions::row(connection, self.tokenizer(), id)

@@ -8,6 +8,9 @@ use crate::{
     thread_head::ThreadHead,
 };
 
+/// Text that means the most recently active session.
+pub const LAST_SESSION: &str = "@last";
+
 /// Sessions and their threads.
 pub trait SessionStore: Send + Sync {
     /// Makes a session. Making it again only fills in empty fields; its owner never changes.
@@ -23,7 +26,8 @@ pub trait SessionStore: Send + Sync {
     fn session_name(&self, session: SessionId) -> Result<SessionName, StoreError>;
 
     /// The session that `text` means: an id or a beginning of one (four characters or more), a title, an agent's
-    /// own id, or a part of a title. Of these the first that fits exactly one session.
+    /// own id, or a part of a title. Of these the first that fits exactly one session. [`LAST_SESSION`] means the most
+    /// recently active one.
     fn find_session(&self, text: &str) -> Result<SessionRow, StoreError>;
 
     /// Names a session.
