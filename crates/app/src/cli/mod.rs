@@ -1,5 +1,7 @@
 //! The command line: one file a command, and shared modules.
 
+mod agent_folders;
+mod agent_programs;
 mod backup;
 mod calls;
 mod compact;
@@ -17,6 +19,7 @@ mod handoff;
 mod history;
 mod import;
 mod jobs;
+mod last;
 mod ledger;
 mod metrics;
 mod models;
@@ -27,6 +30,8 @@ mod policies;
 mod recall;
 mod replay;
 mod request_source;
+mod resume;
+mod resumed_sessions;
 mod search;
 mod serve;
 mod session_args;
@@ -80,6 +85,10 @@ pub(crate) struct Cli {
 enum CliCommand {
     /// Make messages fit a token budget, ready to send; or compact a session.
     Compact(compact::CompactArgs),
+    /// Make a session smaller and go on with it, in its own agent or in another.
+    Resume(resume::ResumeArgs),
+    /// Find the newest session of any agent.
+    Last(last::LastArgs),
     /// Read agents' transcripts into the log.
     Import(import::ImportArgs),
     /// List the sessions.
@@ -167,6 +176,8 @@ impl Cli {
         let store = DatabaseLocation::new(self.db, config.clone());
         match self.command {
             CliCommand::Compact(args) => compact::run(&args, &store, out),
+            CliCommand::Resume(args) => resume::run(&args, &store, out),
+            CliCommand::Last(args) => last::run(&args, out),
             CliCommand::Context(args) => context::run(&args, &store, out),
             CliCommand::Explain(args) => context::explain(&args, &store, out),
             CliCommand::Diff(args) => diff::run(&args, &store, out),

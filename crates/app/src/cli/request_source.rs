@@ -25,15 +25,16 @@ use epitome::{
     request_plan::{RequestPlan, RequestSettings},
     session::call_replay,
     simulate::PolicyActions,
-    store::Store,
+    store::{LAST_SESSION, Store},
     token_margin::TokenMargin,
     wire::{
         Format,
-        transcripts::{self, TranscriptLimits},
+        transcripts::{self, ResumableAgent, TranscriptLimits},
     },
 };
 
 use super::{
+    agent_folders::{self, FoundSession, SessionSearchArgs},
     policies,
     store_lookup::{self, DatabaseLocation},
     text_format,
@@ -121,11 +122,20 @@ impl From<FormatArg> for Format {
 }
 
 /// A line of events to make a view of, with its origin.
+#[derive(Clone)]
 pub(crate) struct RequestSource {
     pub(crate) line: EventLine,
     pub(crate) names: EventNaming,
     /// Name of the source for people.
     pub(crate) title: String,
+    /// True if the session itself has this title.
+    pub(crate) is_titled: bool,
+    /// Agent that made the session, if its sessions can be written.
+    pub(crate) agent: Option<ResumableAgent>,
+    /// The transcript that it was read from.
+    pub(crate) file: Option<PathBuf>,
+    /// Folder that the agent worked in, if known.
+    pub(crate) directory: Option<PathBuf>,
     /// Name of the counter whose token counts the log keeps.
     pub(crate) counted_by: Option<String>,
     /// Window that its calls were made for, if one was configured, for instance in a gateway.
@@ -166,8 +176,14 @@ impl RequestSource {
     /// Finds a file of this name, or else a session of the store, up to what the model saw when it made turn
     /// `at`.
     pub(crate) fn find(name: &str, at: Option<&str>, store: &DatabaseLocation) -> anyhow::Result<Self> {
-        if is_file(name)? {
-            let source = Self::of_file(Path::new(name))?;
+        let source = if name == LAST_SESSION {
+            Self::newest_anywhere(store)?
+        } else if is_file(name)? {
+            Some(Self::of_file(Path::new(name))?)
+        } else {
+            None
+        };
+        if let Some(source) = source {
             return match at {
                 None => Ok(source),
                 Some(turn) => source.before(turn),
@@ -201,13 +217,54 @@ impl RequestSource {
         let names = call_replay::names_of(store, thread.id, &line)?;
         let window = call_replay::window(store, thread.id, last)?;
         let counted_by = store.tokenizer().map(str::to_owned);
-        Ok(Self { line, names, title: session.title, counted_by, window })
+        let agent = ResumableAgent::named(&session.source);
+        let is_titled = !session.title.is_empty();
+        Ok(Self {
+            line,
+            names,
+            title: session.title,
+            is_titled,
+            agent,
+            file: None,
+            directory: None,
+            counted_by,
+            window,
+        })
+    }
+
+    /// Reads the newest session of any agent, or if there is none leaves it to the store, if there is one.
+    fn newest_anywhere(store: &DatabaseLocation) -> anyhow::Result<Option<Self>> {
+        let search = SessionSearchArgs::default();
+        match agent_folders::find(&search)? {
+            Some(found) => Ok(Some(Self::of_found(found)?)),
+            None if store.open_if_exists()?.is_some() => Ok(None),
+            None => Err(agent_folders::nothing_found(&search)),
+        }
+    }
+
+    /// Reads the newest session of any agent.
+    pub(crate) fn newest(search: &SessionSearchArgs) -> anyhow::Result<Self> {
+        let found = agent_folders::find(search)?;
+        Self::of_found(found.ok_or_else(|| agent_folders::nothing_found(search))?)
+    }
+
+    fn of_found(found: FoundSession) -> anyhow::Result<Self> {
+        let source = Self::of_bytes(&found.path, &found.bytes()?)?;
+        // One session of a database is nothing to read.
+        let file = source.file.clone().filter(|_| found.key.is_none());
+        Ok(Self { directory: found.directory, file, ..source })
     }
 
     /// Reads the one session in a file, by its head thread.
     fn of_file(path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let reading = transcripts::read(&path.to_string_lossy(), &bytes, &TranscriptLimits::default())
+        let source = Self::of_bytes(path, &bytes)?;
+        Ok(Self { directory: agent_folders::directory_of(path, &bytes), ..source })
+    }
+
+    /// Reads the one session in the contents of a file.
+    fn of_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Self> {
+        let reading = transcripts::read(&path.to_string_lossy(), bytes, &TranscriptLimits::default())
             .with_context(|| format!("cannot read {}", path.display()))?;
         let [session] = reading.sessions.as_slice() else {
             bail!(
@@ -221,6 +278,10 @@ impl RequestSource {
             names: compact::numbered(&line),
             line,
             title: session.title.clone().unwrap_or_else(|| path.display().to_string()),
+            is_titled: session.title.is_some(),
+            agent: ResumableAgent::of_format(reading.format),
+            file: path.canonicalize().ok(),
+            directory: None,
             counted_by: None,
             window: None,
         })
@@ -250,8 +311,11 @@ impl RequestSource {
 }
 
 /// Returns true if the name is a file's and false if it is a session's; a name that can only be a file's must
-/// exist.
+/// exist. The newest session of an agent is a file's.
 pub(crate) fn is_file(name: &str) -> anyhow::Result<bool> {
+    if name == LAST_SESSION {
+        return Ok(true);
+    }
     let path = Path::new(name);
     if !path.is_file() && looks_like_a_path(name) && !path.exists() {
         bail!("there is no file {name}");
@@ -281,6 +345,12 @@ fn find_policy(name: &str) -> anyhow::Result<Policy> {
 }
 
 impl ViewArgs {
+    /// Options that only name a budget, a format and profiles.
+    pub(crate) fn of(budget: TokenAmount, format: Option<Format>, profiles: Option<PathBuf>) -> Self {
+        let format = format.map(|format| OutputFormat::Request(FormatArg(format)));
+        Self { budget: Some(budget), model: None, format, policy: None, profiles }
+    }
+
     /// These options, with `policy` unless another policy was named.
     pub(crate) fn with_default_policy(&self, policy: &str) -> Self {
         Self { policy: Some(self.policy.clone().unwrap_or_else(|| policy.to_owned())), ..self.clone() }
@@ -306,7 +376,7 @@ impl ViewArgs {
             }
         };
         let asked = RequestSettings { model: self.model.clone(), format };
-        let RequestSource { line, names, title, counted_by, window } = source;
+        let RequestSource { line, names, title, counted_by, window, .. } = source;
         let plan = RequestPlan::new(line, counted_by.as_deref(), &asked, &self.profiles()?)
             .map_err(|unknown| anyhow!("{unknown}, in a file that --profiles names"))?;
         let mut notes = Vec::new();

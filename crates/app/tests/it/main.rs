@@ -10,6 +10,7 @@ mod growth;
 mod harness;
 mod real_data;
 mod replay;
+mod resume;
 mod round_trip;
 mod serve;
 mod tidy;
