@@ -14,13 +14,14 @@ use epitome::{
         ContentPart, Fact, LoggedEvent, Seq, ThreadId, Tokens,
         client_text::user_words_of,
         context::EventNaming,
-        event::{Compaction, Summary, Usage},
+        event::{Compaction, Summary, Timestamp, Usage},
         id::AnswerId,
         lineage::CompactionStatus,
         projection::EventLine,
         summary::{SummarySection, compaction::carried_summary},
     },
     lineage::compactions,
+    recorded_calls,
     session::{SessionError, call_replay::CallReplayer},
     store::{Store, records::CallRow},
 };
@@ -223,7 +224,7 @@ pub fn metrics(store: &dyn Store, thread: ThreadId) -> Result<SessionMetrics, Se
     });
     Ok(SessionMetrics {
         compression: compression(&past, pivot),
-        cache: cache(&calls),
+        cache: if calls.is_empty() { transcript_cache(&past) } else { cache(&calls) },
         continuation: continuation(line, &calls),
         kept,
         sections: section_counts(line),
@@ -298,23 +299,51 @@ fn summary_tokens(past: &CallReplayer<'_>, compaction: &Compaction) -> Tokens {
     past.meter().text(compaction.summary.text())
 }
 
+/// A call, as far as its use of the cache goes.
+struct CachedCall {
+    number: u64,
+    at: Option<Timestamp>,
+    model: Option<String>,
+    usage: Option<Usage>,
+}
+
 fn cache(calls: &[CallRow]) -> CacheReadMetric {
+    cache_of(calls.iter().map(|row| CachedCall {
+        number: row.number,
+        at: row.call.time,
+        model: row.call.model.clone(),
+        usage: usage(row),
+    }))
+}
+
+/// The same for a session that was imported: its transcript tells what its calls used.
+fn transcript_cache(past: &CallReplayer<'_>) -> CacheReadMetric {
+    let calls = recorded_calls::counted(past.line(), past.meter());
+    cache_of(calls.into_iter().zip(0..).map(|(call, number)| CachedCall {
+        number,
+        at: call.at,
+        model: call.model.map(|model| model.0),
+        usage: call.usage,
+    }))
+}
+
+fn cache_of(calls: impl Iterator<Item = CachedCall>) -> CacheReadMetric {
     let mut cache = CacheReadMetric::default();
-    let mut before: Option<&CallRow> = None;
-    for row in calls {
+    let mut before: Option<CachedCall> = None;
+    for call in calls {
         let is_warm = before.is_some_and(|before| {
-            let pause =
-                before.call.time.zip(row.call.time).map(|(before, now)| now.0.saturating_sub(before.0));
-            before.call.model == row.call.model && pause.is_none_or(|pause| pause <= LIFETIME)
+            let pause = before.at.zip(call.at).map(|(before, now)| now.0.saturating_sub(before.0));
+            before.model == call.model && pause.is_none_or(|pause| pause <= LIFETIME)
         });
-        before = Some(row);
-        let Some(usage) = usage(row) else {
-            cache.unreported += 1;
-            continue;
-        };
         let state = if is_warm { CacheState::Warm } else { CacheState::Cold };
-        let (input, read, written) = (usage.input(), usage.cache_read, usage.cache_write);
-        cache.calls.push(CallCacheUse { call: row.number, input, read, written, state });
+        match call.usage {
+            Some(usage) => {
+                let (input, read, written) = (usage.input(), usage.cache_read, usage.cache_write);
+                cache.calls.push(CallCacheUse { call: call.number, input, read, written, state });
+            }
+            None => cache.unreported += 1,
+        }
+        before = Some(call);
     }
     cache
 }

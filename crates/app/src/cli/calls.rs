@@ -7,7 +7,10 @@ use clap::Args as ClapArgs;
 use epitome::{
     core::{Digest, ThreadId, Tokens, event::Usage, profile::Money},
     session::call_replay::{self, ReplayedCall},
-    store::{Store, records::CallRow},
+    store::{
+        Store,
+        records::{CallRow, SessionRow, ThreadRow},
+    },
 };
 use serde_json::{Value, json};
 
@@ -16,13 +19,13 @@ use super::{
     parallel,
     session_args::ThreadArgs,
     store_lookup::DatabaseLocation,
-    text_format,
+    text_format, transcript_calls,
 };
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Every request that a session made, or that a gateway relayed as its client sent it: its size as estimated and as the provider counted it, what the cache gave, what it \
-cost, and the hash of its bytes. An epoch begins where the request did more than grow at its end, and its cause says why.
+cost, and the hash of its bytes. Of a session that was imported, its calls as the transcript records them. An epoch begins where the request did more than grow at its end, and its cause says why.
 
   epitome calls SESSION
   epitome calls SESSION -n 20
@@ -70,14 +73,13 @@ pub(crate) fn run(
     let newest = store.last_call(thread.id)?.map_or(0, |row| row.number + 1);
     let first = args.limit.map_or(0, |limit| newest.saturating_sub(limit));
     let rows = store.calls(thread.id, first, usize::MAX)?;
+    if newest == 0 {
+        return list_transcript(&*store, (&session, &thread), args.limit, out);
+    }
     if out.is_json() {
         for row in &rows {
             out.object(&row_json(row))?;
         }
-        return Ok(ExitCode::SUCCESS);
-    }
-    if rows.is_empty() {
-        out.line("No calls are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun.")?;
         return Ok(ExitCode::SUCCESS);
     }
     out.line(format_args!("{BOLD}{}{BOLD:#}", text_format::one_line(&session.title, text_format::width())))?;
@@ -100,7 +102,35 @@ pub(crate) fn run(
         table.add_row(cells(row));
     }
     out.line(table)?;
-    total(&rows, &mut out)?;
+    let counted: Vec<Usage> = rows.iter().filter_map(usage).collect();
+    total(rows.len(), &counted, rows.iter().filter_map(cost).collect(), &mut out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the calls of a session that was imported, as its transcript records them.
+fn list_transcript(
+    store: &dyn Store,
+    (session, thread): (&SessionRow, &ThreadRow),
+    limit: Option<u64>,
+    mut out: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let mut calls = transcript_calls::of(store, thread)?;
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    calls.drain(..calls.len().saturating_sub(limit));
+    if out.is_json() {
+        for call in &calls {
+            out.object(&call.json())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if calls.is_empty() {
+        out.line("No calls yet: this session has not begun.")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text_format::one_line(&session.title, text_format::width())))?;
+    transcript_calls::table(&calls, &mut out)?;
+    let (usage, costs) = transcript_calls::totals(&calls);
+    total(calls.len(), &usage, costs, &mut out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,16 +165,14 @@ fn cells(row: &CallRow) -> [String; 12] {
 }
 
 /// Writes the totals of all calls.
-fn total(rows: &[CallRow], out: &mut CliOutput) -> anyhow::Result<()> {
-    let counted: Vec<Usage> = rows.iter().filter_map(usage).collect();
-    let mut facts = vec![text_format::count(rows.len() as u64, "call")];
+fn total(calls: usize, counted: &[Usage], costs: Vec<Money>, out: &mut CliOutput) -> anyhow::Result<()> {
+    let mut facts = vec![text_format::count(calls as u64, "call")];
     if !counted.is_empty() {
         let input: Tokens = counted.iter().map(Usage::input).sum();
         let read: Tokens = counted.iter().map(|usage| usage.cache_read).sum();
         let percent = (u128::from(read.0) * 100).checked_div(u128::from(input.0)).unwrap_or_default();
         facts.push(format!("{} tokens in, {percent} % of them from the cache", text_format::tokens(input)));
     }
-    let costs: Vec<Money> = rows.iter().filter_map(cost).collect();
     if !costs.is_empty() {
         facts.push(costs.into_iter().sum::<Money>().to_string());
     }
@@ -222,7 +250,7 @@ pub(crate) fn replay(
     let Some(number) = args.call else { return replay_all(&*store, thread.id, out) };
     if store.last_call(thread.id)?.is_none() {
         bail!(
-            "no calls are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun"
+            "no requests are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun"
         );
     }
     let replayed = call_replay::replay_call(&*store, thread.id, number)?;

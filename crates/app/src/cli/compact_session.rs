@@ -54,9 +54,16 @@ pub(crate) struct CompactSessionArgs {
     #[arg(long)]
     thread: Option<String>,
 
+    /// Print the whole summary, and not only a page of it.
+    #[arg(long)]
+    full: bool,
+
     #[command(flatten)]
     summariser: SummariserArgs,
 }
+
+/// Lines of a summary that are printed: with what stands around them, they fill a screen.
+const PAGE_LINES: usize = 24;
 
 impl CompactSessionArgs {
     /// The first of these options that was given, if any: none of them applies to a request.
@@ -66,6 +73,7 @@ impl CompactSessionArgs {
             ("--keep-turns", self.keep_turns.is_some()),
             ("--keep-tokens", self.keep_tokens.is_some()),
             ("--thread", self.thread.is_some()),
+            ("--full", self.full),
             ("--summariser", self.summariser.summariser.is_some()),
         ];
         said.iter().find(|(_, is_said)| *is_said).map(|(name, _)| *name)
@@ -115,7 +123,7 @@ pub(crate) fn run(
         return jobs::queued(&store.job(job)?, &session, out);
     }
     let place = opened.block_on_with_progress(opened.session.compact(asked)).map_err(with_advice)?;
-    report(&*store, &session, thread.id, place, focus, out)
+    report(&*store, (&session, thread.id, place), (focus, args.full), out)
 }
 
 /// Adds advice to an error, in the words of this command.
@@ -139,10 +147,8 @@ fn author(store: &dyn Store, thread: ThreadId, place: Seq) -> anyhow::Result<Str
 
 fn report(
     store: &dyn Store,
-    session: &SessionRow,
-    thread: ThreadId,
-    place: Seq,
-    focus: Option<&SummaryFocus>,
+    (session, thread, place): (&SessionRow, ThreadId, Seq),
+    (focus, is_full): (Option<&SummaryFocus>, bool),
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let event = store.read(thread, place, 1)?.pop();
@@ -185,7 +191,20 @@ fn report(
     if let Some(focus) = focus {
         out.line(format_args!("{}\n", focus_sentence(focus, is_applied)))?;
     }
-    out.line(super::recall::strip_control_characters(summary.text()))?;
+    let text = super::recall::strip_control_characters(summary.text());
+    let left_out = text.lines().count().saturating_sub(PAGE_LINES);
+    if is_full || left_out == 0 {
+        out.line(&text)?;
+    } else {
+        for line in text.lines().take(PAGE_LINES) {
+            out.line(text_format::one_line(line, text_format::width()))?;
+        }
+        let lines = text_format::count(left_out as u64, "more line");
+        out.line(format_args!(
+            "{DIM}… {lines}: epitome recall {}:{place} prints all{DIM:#}",
+            thread.short()
+        ))?;
+    }
     out.line(format_args!("\n{DIM}epitome undo {} takes it back{DIM:#}", session.id))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,15 @@
 //! `context`: the model's view by region; `explain`: how it came about.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::Args as ClapArgs;
 use epitome::{
     compact::{CompactedRequest, headline, tiers},
-    core::context::{Segment, Tier},
+    core::{
+        context::{Segment, Tier},
+        meter::Meter,
+    },
+    recorded_calls::{self, RecordedCall},
 };
 use serde_json::{Value, json};
 
@@ -61,6 +65,7 @@ pub(crate) fn run(
     let (chosen, compacted) = make_view(&args.source, args.at.as_deref(), &args.view, store)?;
     let tiers = tiers(&compacted.context);
     let around = compacted.context.tokens().less(tiers.values().copied().sum());
+    let reported = last_reported(&chosen, compacted.context.meter());
     if out.is_json() {
         let segments: Vec<Value> = compacted.context.segments().iter().map(segment_json).collect();
         out.object(&json!({
@@ -69,6 +74,12 @@ pub(crate) fn run(
             "margin": compacted.report.margin,
             "tokens": compacted.context.tokens(),
             "counter": compacted.report.counter,
+            "reported": reported.as_ref().map(|call| json!({
+                "time": call.at.and_then(text_format::rfc3339),
+                "model": call.model,
+                "input": call.usage.map(|usage| usage.input()),
+                "estimated": call.counted,
+            })),
             "regions": tiers
                 .iter()
                 .map(|(tier, tokens)| json!({"region": tier, "tokens": tokens}))
@@ -98,6 +109,14 @@ pub(crate) fn run(
         text_format::tokens(budget)
     ))?;
     out.line(format_args!("{:>14}  {DIM}{}{DIM:#}", "margin", compacted.report.margin))?;
+    if let Some((call, usage)) = reported.as_ref().and_then(|call| Some((call, call.usage?))) {
+        out.line(format_args!(
+            "{:>14}  {DIM}{} tokens as its provider counted it, {} by our count{DIM:#}",
+            "last call",
+            text_format::tokens(usage.input()),
+            text_format::tokens(call.counted)
+        ))?;
+    }
     if args.segments {
         out.line("")?;
         for segment in compacted.context.segments() {
@@ -108,6 +127,12 @@ pub(crate) fn run(
         out.line(format_args!("{NOTE}note:{NOTE:#} {note}"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The last call whose usage its provider reported, as the transcript or the log records it.
+fn last_reported(chosen: &RequestSpec, meter: &Arc<Meter>) -> Option<RecordedCall> {
+    let calls = recorded_calls::counted(&chosen.plan.line, meter);
+    calls.into_iter().rev().find(|call| call.usage.is_some())
 }
 
 #[derive(ClapArgs)]

@@ -20,7 +20,8 @@ The new session shares the past of this one. All of it becomes a summary, with e
 the user's next message; what is behind the summary can still be recalled and searched. This session stays as it is.
 
   epitome handoff SESSION \"Now write the migration guide.\"
-  epitome handoff SESSION - < goal.md")]
+  epitome handoff SESSION - < goal.md
+  epitome handoff SESSION \"Go on.\" --summariser http://127.0.0.1:8080/v1 --summariser-model NAME")]
 pub(crate) struct HandoffArgs {
     #[command(flatten)]
     named: ThreadArgs,
@@ -51,7 +52,7 @@ pub(crate) fn run(
     let opened = BlockingSession::open(&store, thread.id, opening, Some(&args.summariser))?;
     let shared = store.head(opened.session.thread())?.seq;
     let (before, _) = opened.wait(opened.session.size())?;
-    let new = opened.wait(opened.session.hand_over(goal))?;
+    let new = opened.block_on_with_progress(opened.session.hand_over(goal))?;
     let (after, _) = opened.wait(new.size())?;
     store.set_title(new.id(), &text_format::one_line(goal, 80))?;
     let next = store.read(new.thread(), shared.next(), 1)?.pop();

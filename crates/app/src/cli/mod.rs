@@ -41,6 +41,7 @@ mod store_lookup;
 mod structured_summary;
 mod sweep;
 mod text_format;
+mod transcript_calls;
 mod undo;
 mod why;
 

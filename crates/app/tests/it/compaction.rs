@@ -494,6 +494,26 @@ fn a_session_is_handed_over_with_a_goal() {
     assert!(said.contains("Then build it."), "{said}");
 }
 
+#[test]
+fn a_model_writes_the_summary_of_a_handoff() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", &talk());
+    let model = Scripted::new(vec![said(DRAFT)]);
+    let new = &bench.json(&[
+        "handoff",
+        &session,
+        "Now draw the bench.",
+        "--summariser",
+        &model.address,
+        "--summariser-model",
+        "small",
+    ])[0];
+    assert_eq!(new["summarised"], json!(true));
+    assert!(model.asked().iter().any(|asked| asked.contains("Now draw the bench.")));
+    let shown = seen(&bench, new["session"].as_str().expect("a session"));
+    assert!(shown.contains("because it is tough"), "{shown}");
+}
+
 /// A session that the library ran, of so many calls.
 fn played(bench: &Bench, calls: usize) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -542,8 +562,8 @@ fn every_call_is_listed_and_renders_to_the_bytes_that_were_sent() {
     assert!(bench.fails(&["replay-call", &session, "4"]).contains("call"));
     assert!(bench.fails(&["replay-call", &session]).contains("<N>"));
     let imported = bench.session("talk.json", &talk());
-    assert!(bench.ok(&["calls", &imported]).contains("No calls are recorded"));
-    assert!(bench.fails(&["replay-call", &imported, "0"]).contains("no calls are recorded"));
+    assert!(bench.ok(&["calls", &imported]).contains("from the transcript"));
+    assert!(bench.fails(&["replay-call", &imported, "0"]).contains("no requests are recorded"));
 }
 
 #[test]

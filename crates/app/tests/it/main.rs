@@ -14,6 +14,7 @@ mod resume;
 mod round_trip;
 mod serve;
 mod tidy;
+mod transcript_usage;
 mod view;
 
 /// The formats in which the tests write out what clients and providers say. Gemini is tried in tests of its own.
