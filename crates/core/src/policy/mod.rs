@@ -302,6 +302,16 @@ impl Policy {
         Some(UntouchedSizes { whole, item })
     }
 
+    /// The same policy, under which outputs of these tools are cut to a size before they are first sent.
+    pub fn with_tool_limits<'t>(mut self, limits: impl IntoIterator<Item = (&'t str, Tokens)>) -> Self {
+        let step = |(tool, limit)| PolicyStep {
+            when: StepTiming::OnArrival,
+            reducer: AnyReducer::CutOutputs(CutOutputs::of_tool(tool, limit)),
+        };
+        self.reduce.splice(0..0, limits.into_iter().map(step).collect::<Vec<_>>());
+        self
+    }
+
     /// The same policy for a model with these rules: no reducer takes content that the model wants back.
     pub fn for_rules(mut self, rules: &BTreeSet<ProviderRule>) -> Self {
         for step in &mut self.reduce {

@@ -40,6 +40,9 @@ pub struct CutOutputs {
     pub share: Option<Share>,
     /// Number of newest turns that are spared. By default 1.
     pub spare_turns: u64,
+    /// The tools whose outputs are cut. By default all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
 }
 
 /// Limit from which a text is too long, and the amount of it that stays.
@@ -62,7 +65,8 @@ impl Default for TokenLimit {
 
 impl Default for CutOutputs {
     fn default() -> Self {
-        Self { tokens: Some(TokenLimit::default()), lines: None, share: None, spare_turns: 1 }
+        let tokens = Some(TokenLimit::default());
+        Self { tokens, lines: None, share: None, spare_turns: 1, tools: Vec::new() }
     }
 }
 
@@ -89,7 +93,7 @@ impl Reducer for CutOutputs {
         let end = (context.last_turn() + 1).saturating_sub(self.spare_turns);
         let pinned: Vec<bool> = context.segments().iter().map(|segment| context.is_pinned(segment)).collect();
         let context = context.edit(self.name(), |index, segment| {
-            let goes = left > Tokens(0) && segment.turn() < end && segment.call().is_some() && !pinned[index];
+            let goes = left > Tokens(0) && segment.turn() < end && self.is_of(segment) && !pinned[index];
             if !goes || segment.fidelity() > Fidelity::Cut {
                 return SegmentEdit::Keep;
             }
@@ -103,6 +107,20 @@ impl Reducer for CutOutputs {
 }
 
 impl CutOutputs {
+    /// Returns true if a segment is the output of one of the tools.
+    fn is_of(&self, segment: &Segment) -> bool {
+        let is_named = |name: &str| self.tools.is_empty() || self.tools.iter().any(|tool| tool == name);
+        segment.call().is_some_and(|call| is_named(&call.name.0))
+    }
+
+    /// Cuts the outputs of one tool to head and tail of a limit, the newest too.
+    pub fn of_tool(tool: &str, limit: Tokens) -> Self {
+        // The line between them has room, too.
+        let part = Tokens(limit.0 * 2 / 5);
+        let tokens = Some(TokenLimit { over: limit, head: part, tail: part });
+        Self { tokens, spare_turns: 0, tools: vec![tool.to_owned()], ..Self::default() }
+    }
+
     /// The same for each turn whose outputs take more than their share of a request that would be nearly
     /// full.
     fn limits_of_turns(&self, context: &Context, budget: &Budget) -> BTreeMap<u64, Self> {
@@ -241,6 +259,21 @@ assistant: Done.
         answer      4       verbatim      1  Done.
         total 38
         "#);
+    }
+
+    #[test]
+    fn only_the_outputs_of_named_tools_are_cut() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"x"}
+  -> 90 lines of "long"
+  call read {"path":"y"}
+  -> 90 lines of "long"
+"#;
+        let shown = shown(&CutOutputs::of_tool("bash", Tokens(20)), 0, log);
+        assert_eq!(shown.matches("left out").count(), 1, "{shown}");
+        assert!(shown.lines().any(|line| line.contains("bash") && line.contains("left out")), "{shown}");
     }
 
     #[test]

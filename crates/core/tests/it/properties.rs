@@ -168,6 +168,7 @@ fn eager() -> Vec<AnyReducer> {
             lines: Some(4),
             share: None,
             spare_turns: 0,
+            tools: Vec::new(),
         }),
         AnyReducer::EvictMedia(EvictMedia { keep_newest: 1 }),
         AnyReducer::DropReasoning(DropReasoning { scope: ReasoningScope::All }),
