@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use epitome_core::Tokens;
+
 use crate::{caller::RequestPurpose, format::Format};
 
 /// Address of a provider's calls below a base address, and the headers they need.
@@ -124,6 +126,29 @@ impl Format {
     /// The call at a path, which is in lower case and without empty segments; `None` if it is no call of this format.
     pub fn call_at(self, path: &str, query: &str) -> Option<CallRoute> {
         self.provider().call_at(path, query)
+    }
+
+    /// The call whose tokens are counted at a path, written as in [`call_at`](Self::call_at); `None` if nothing is counted
+    /// there.
+    pub fn counted_call_at(self, path: &str) -> Option<CallRoute> {
+        self.provider().counted_call_at(path)
+    }
+
+    /// The request in the body of a counting call.
+    pub fn counted_request(self, body: &str) -> Cow<'_, str> {
+        self.provider().counted_request(body)
+    }
+
+    /// Writes the answer to a counting call.
+    ///
+    /// ```
+    /// use epitome_core::Tokens;
+    /// use epitome_wire::Format;
+    ///
+    /// assert_eq!(Format::Gemini.count_answer(Tokens(12)), r#"{"totalTokens":12}"#);
+    /// ```
+    pub fn count_answer(self, tokens: Tokens) -> String {
+        self.provider().count_answer(tokens)
     }
 
     /// Returns true if the provider's interface has a version of this name.

@@ -16,6 +16,7 @@ pub mod overflow;
 pub mod plain_request;
 pub mod recall_tool;
 pub mod render;
+pub mod summary_prompt;
 pub mod synthetic_response;
 pub mod transcripts;
 

@@ -32,16 +32,28 @@ impl Format {
     /// # Ok::<(), epitome_wire::WireError>(())
     /// ```
     pub fn answer_as_model(self, request: &str, text: &str, name: &str, at: Timestamp) -> SyntheticResponse {
-        self.provider().synthetic_response(&SyntheticContent {
-            asked: AnswerOptions::by(request),
-            text,
-            name,
-            seconds: at.0.div_euclid(1000),
-        })
+        self.provider().synthetic_response(&SyntheticContent::of(request, text, name, at))
+    }
+
+    /// Writes the answer to `request` that is one item with the sealed text `sealed`, in place of the compacted history;
+    /// `None` if the provider has no such item. `is_compacted` is true if nothing but a compaction was asked for.
+    pub fn answer_with_compaction(
+        self,
+        (request, is_compacted): (&str, bool),
+        sealed: &str,
+        name: &str,
+        at: Timestamp,
+    ) -> Option<SyntheticResponse> {
+        self.provider().compaction_answer(&SyntheticContent::of(request, sealed, name, at), is_compacted)
     }
 }
 
 impl SyntheticResponse {
+    /// A body of JSON.
+    pub fn json(body: String) -> Self {
+        Self { kind: "application/json", body }
+    }
+
     /// An answer in one piece of JSON.
     pub(crate) fn whole(body: &Value) -> Self {
         Self { kind: "application/json", body: body.to_string() }
@@ -86,6 +98,12 @@ pub(crate) struct SyntheticContent<'t> {
     pub(crate) text: &'t str,
     pub(crate) name: &'t str,
     pub(crate) seconds: i64,
+}
+
+impl<'t> SyntheticContent<'t> {
+    fn of(request: &str, text: &'t str, name: &'t str, at: Timestamp) -> Self {
+        Self { asked: AnswerOptions::by(request), text, name, seconds: at.0.div_euclid(1000) }
+    }
 }
 
 /// Writes events preceded by their names, as two of the providers do.

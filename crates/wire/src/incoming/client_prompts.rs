@@ -10,17 +10,33 @@ const MAX_TITLE_PROMPT_BYTES: usize = 8_000;
 /// Largest distance between the word `title` and the verb before it.
 const NEAR: usize = 60;
 
-/// Purpose that a user's message shows.
-pub(super) fn user_purpose(text: &str) -> Option<RequestPurpose> {
+/// Returns true if a body may ask for a summary of its session. It is not read: a history that speaks of such a request looks
+/// the same.
+pub fn may_ask_for_summary(body: &[u8]) -> bool {
+    const WORDS: [&str; 4] = [
+        "CRITICAL: Respond with TEXT ONLY",
+        "CONTEXT CHECKPOINT COMPACTION",
+        "Please summarize the conversation history",
+        "\"compaction_trigger\"",
+    ];
+    WORDS.into_iter().any(|words| memmem::find(body, words.as_bytes()).is_some())
+}
+
+/// Returns true if a text of a user's message is a client's prompt for a summary of the session.
+pub(crate) fn asks_for_summary(text: &str) -> bool {
     let says = |words: &str| memmem::find(text.as_bytes(), words.as_bytes()).is_some();
-    let compacts =
-        // Claude Code.
-        says("CRITICAL: Respond with TEXT ONLY") && says("<summary>")
+    // Claude Code.
+    says("CRITICAL: Respond with TEXT ONLY") && says("<summary>")
         // Codex.
         || text.trim_start().starts_with("You are performing a CONTEXT CHECKPOINT COMPACTION")
         // goose.
-        || text.trim_start().starts_with("Please summarize the conversation history provided in the system prompt");
-    if compacts {
+        || text.trim_start().starts_with("Please summarize the conversation history provided in the system prompt")
+}
+
+/// Purpose that a user's message shows.
+pub(super) fn user_purpose(text: &str) -> Option<RequestPurpose> {
+    let says = |words: &str| memmem::find(text.as_bytes(), words.as_bytes()).is_some();
+    if asks_for_summary(text) {
         return Some(RequestPurpose::Compaction);
     }
     // People have titles written for other things too.

@@ -33,8 +33,9 @@ use epitome_core::{
     id::{AnswerId, ModelName},
 };
 
+pub(crate) use self::client_prompts::asks_for_summary;
 pub(crate) use self::message_digests::{AnswerRun, DigestCollector, MessageDigests, MessageShape};
-pub use self::{frame::RequestFrame, memo::MessageMemo};
+pub use self::{client_prompts::may_ask_for_summary, frame::RequestFrame, memo::MessageMemo};
 use self::{
     memo::PieceKind,
     piece_properties::PieceProperties,

@@ -58,6 +58,21 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
         Cow::Borrowed(body)
     }
 
+    /// The call whose tokens are counted at a path, which is in lower case and without empty segments.
+    fn counted_call_at(&self, _path: &str) -> Option<CallRoute> {
+        None
+    }
+
+    /// The request in the body of a counting call.
+    fn counted_request<'b>(&self, body: &'b str) -> Cow<'b, str> {
+        Cow::Borrowed(body)
+    }
+
+    /// Writes the answer to a counting call.
+    fn count_answer(&self, tokens: Tokens) -> String {
+        format!(r#"{{"input_tokens":{tokens}}}"#)
+    }
+
     /// Returns true if the provider owns a path that is no call.
     fn owns_path(&self, path: &str) -> bool;
 
@@ -122,6 +137,20 @@ pub(crate) trait WireProvider: fmt::Debug + Sync {
 
     /// Purpose of a request that an item shows by its kind.
     fn item_purpose(&self, _item: &Json<'_>) -> Option<RequestPurpose> {
+        None
+    }
+
+    /// The text of an item that stands for a compacted history and that only its author reads.
+    fn sealed_content<'j>(&self, _item: &'j Json<'_>) -> Option<&'j str> {
+        None
+    }
+
+    /// Writes an answer that is such an item; `None` if the provider has none.
+    fn compaction_answer(
+        &self,
+        _said: &SyntheticContent<'_>,
+        _is_compacted: bool,
+    ) -> Option<SyntheticResponse> {
         None
     }
 

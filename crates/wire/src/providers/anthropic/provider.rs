@@ -92,6 +92,10 @@ impl WireProvider for AnthropicMessages {
         (path == "/v1/messages").then(CallRoute::default)
     }
 
+    fn counted_call_at(&self, path: &str) -> Option<CallRoute> {
+        (path == "/v1/messages/count_tokens").then(CallRoute::default)
+    }
+
     fn call_path(&self, _model: &str, _answer: AnswerForm) -> Cow<'static, str> {
         Cow::Borrowed("messages")
     }

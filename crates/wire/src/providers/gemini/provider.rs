@@ -101,6 +101,21 @@ impl WireProvider for GeminiContent {
         target::call_at(path, query)
     }
 
+    fn counted_call_at(&self, path: &str) -> Option<CallRoute> {
+        target::counted_call_at(path)
+    }
+
+    /// A whole request may stand in a member of its own.
+    fn counted_request<'b>(&self, body: &'b str) -> Cow<'b, str> {
+        let Ok(count) = Json::parse(body, "a counting request") else { return Cow::Borrowed(body) };
+        let whole = count.get("generateContentRequest").or_else(|| count.get("generate_content_request"));
+        whole.map_or(Cow::Borrowed(body), |whole| Cow::Owned(whole.raw.to_owned()))
+    }
+
+    fn count_answer(&self, tokens: Tokens) -> String {
+        format!(r#"{{"totalTokens":{tokens}}}"#)
+    }
+
     fn call_path(&self, model: &str, answer: AnswerForm) -> Cow<'static, str> {
         Cow::Owned(target::call_path(model, answer))
     }

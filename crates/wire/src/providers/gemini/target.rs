@@ -21,16 +21,7 @@ pub(crate) const LIST: &str = "list";
 
 /// Reads a path such as `/v1beta/models/gemini-2.5-pro:streamGenerateContent`, in lower case.
 pub(crate) fn call_at(path: &str, query: &str) -> Option<CallRoute> {
-    if !is_versioned(path) {
-        return None;
-    }
-    let (folder, action) = path.rsplit_once(':')?;
-    let model =
-        ["/models/", "/tunedmodels/"].into_iter().find_map(|name| Some(folder.rsplit_once(name)?.1))?;
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-@".contains(letter);
-    if model.is_empty() || !model.chars().all(is_plain) {
-        return None;
-    }
+    let (model, action) = model_and_action(path)?;
     let answer = match action {
         "generatecontent" => AnswerForm::Whole,
         "streamgeneratecontent" if wants_events(query) => AnswerForm::Events,
@@ -39,6 +30,25 @@ pub(crate) fn call_at(path: &str, query: &str) -> Option<CallRoute> {
     };
     let target = CallTarget { model: model.to_owned(), answer };
     Some(CallRoute { purpose: None, target: Some(target) })
+}
+
+/// Reads a path such as `/v1beta/models/gemini-2.5-pro:countTokens`, in lower case.
+pub(crate) fn counted_call_at(path: &str) -> Option<CallRoute> {
+    let (model, action) = model_and_action(path)?;
+    let target = CallTarget { model: model.to_owned(), answer: AnswerForm::Whole };
+    (action == "counttokens").then_some(CallRoute { purpose: None, target: Some(target) })
+}
+
+/// The model that a path names, and what is to be done with it.
+fn model_and_action(path: &str) -> Option<(&str, &str)> {
+    if !is_versioned(path) {
+        return None;
+    }
+    let (folder, action) = path.rsplit_once(':')?;
+    let model =
+        ["/models/", "/tunedmodels/"].into_iter().find_map(|name| Some(folder.rsplit_once(name)?.1))?;
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-@".contains(letter);
+    (!model.is_empty() && model.chars().all(is_plain)).then_some((model, action))
 }
 
 /// Returns true if a path is below a version that only Gemini has, or names a model and an action.

@@ -95,6 +95,14 @@ impl WireProvider for OpenaiResponses {
         (path == "/v1/responses" || purpose.is_some()).then_some(CallRoute { purpose, target: None })
     }
 
+    fn counted_call_at(&self, path: &str) -> Option<CallRoute> {
+        (path == "/v1/responses/input_tokens").then(CallRoute::default)
+    }
+
+    fn count_answer(&self, tokens: Tokens) -> String {
+        format!(r#"{{"object":"response.input_tokens","input_tokens":{tokens}}}"#)
+    }
+
     fn call_path(&self, _model: &str, _answer: AnswerForm) -> Cow<'static, str> {
         Cow::Borrowed("responses")
     }
@@ -179,6 +187,19 @@ impl WireProvider for OpenaiResponses {
 
     fn item_purpose(&self, item: &Json<'_>) -> Option<RequestPurpose> {
         (item.text_at("type") == Some("compaction_trigger")).then_some(RequestPurpose::Compaction)
+    }
+
+    fn sealed_content<'j>(&self, item: &'j Json<'_>) -> Option<&'j str> {
+        let is_compaction = matches!(item.text_at("type"), Some("compaction" | "compaction_summary"));
+        is_compaction.then(|| item.text_at("encrypted_content")).flatten()
+    }
+
+    fn compaction_answer(
+        &self,
+        said: &SyntheticContent<'_>,
+        is_compacted: bool,
+    ) -> Option<SyntheticResponse> {
+        Some(synthetic::compaction(said, is_compacted))
     }
 
     fn is_unsendable(&self, item: &Json<'_>) -> bool {

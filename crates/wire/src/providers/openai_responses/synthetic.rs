@@ -13,6 +13,46 @@ pub(crate) fn response(said: &SyntheticContent<'_>) -> SyntheticResponse {
     SyntheticResponse::whole(&response_object(said, "completed", &output))
 }
 
+/// Writes the answer that is a compaction: to a request for one (`is_compacted`), or in a conversation.
+pub(crate) fn compaction(said: &SyntheticContent<'_>, is_compacted: bool) -> SyntheticResponse {
+    let id = format!("cmp_{}", said.name);
+    let item = json!({ "id": id, "type": "compaction", "encrypted_content": said.text });
+    if is_compacted {
+        return SyntheticResponse::whole(&json!({
+            "id": format!("resp_{}", said.name),
+            "object": "response.compaction",
+            "created_at": said.seconds,
+            "output": [item],
+            "usage": no_usage(),
+        }));
+    }
+    if !said.asked.is_streamed {
+        return SyntheticResponse::whole(&response_object(said, "completed", &json!([item])));
+    }
+    let begun = response_object(said, "in_progress", &json!([]));
+    let mut events = vec![
+        json!({ "type": "response.created", "response": begun }),
+        json!({ "type": "response.in_progress", "response": begun }),
+        json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
+        json!({ "type": "response.output_item.done", "output_index": 0, "item": item }),
+        json!({ "type": "response.completed", "response": response_object(said, "completed", &json!([item])) }),
+    ];
+    for (number, event) in (0..).zip(&mut events) {
+        event["sequence_number"] = Value::from(number);
+    }
+    SyntheticResponse::events(named_events(events))
+}
+
+fn no_usage() -> Value {
+    json!({
+        "input_tokens": 0,
+        "input_tokens_details": { "cached_tokens": 0 },
+        "output_tokens": 0,
+        "output_tokens_details": { "reasoning_tokens": 0 },
+        "total_tokens": 0,
+    })
+}
+
 fn response_object(said: &SyntheticContent<'_>, status: &str, output: &Value) -> Value {
     let mut response = json!({
         "id": format!("resp_{}", said.name),
@@ -41,13 +81,7 @@ fn response_object(said: &SyntheticContent<'_>, status: &str, output: &Value) ->
         "usage": null,
     });
     if status == "completed" {
-        response["usage"] = json!({
-            "input_tokens": 0,
-            "input_tokens_details": { "cached_tokens": 0 },
-            "output_tokens": 0,
-            "output_tokens_details": { "reasoning_tokens": 0 },
-            "total_tokens": 0,
-        });
+        response["usage"] = no_usage();
     }
     response
 }
