@@ -77,6 +77,9 @@ class Run:
 
     def counts(self):
         own = sum(request.purpose == "compaction" for request in self.requests)
+        # The gateway answers those that no window holds.
+        sent = self.listener.seen if self.listener else []
+        own += sum("left=summarised" in (request.told or "") for request in sent)
         for request in self.refused("illegal")[:3]:
             self.notes.append(f"request {request.number} was refused: {request.why}")
         if own:

@@ -317,7 +317,8 @@ impl ForkDraftSettings<'_> {
         short.cut(None, context, shared).ok()
     }
 
-    fn summary_of_all(&self, line: &EventLine, brief: Option<StructuredSummary>) -> Option<Event> {
+    /// The compaction of a whole line, with nothing kept beside it; `None` if nothing would be gained.
+    pub(crate) fn summary_of_all(&self, line: &EventLine, brief: Option<StructuredSummary>) -> Option<Event> {
         let context = self.project(line);
         let cutting = CompactionSpan::of_everything(&context, line, self.drafting)?;
         let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, CompactionTrigger::Manual);

@@ -17,6 +17,14 @@ impl StoreLocation {
         &self.file
     }
 
+    /// A file beside the database, for what must not be in it.
+    pub fn beside(&self, extension: &str) -> PathBuf {
+        let mut name = self.file.clone().into_os_string();
+        name.push(".");
+        name.push(extension);
+        name.into()
+    }
+
     /// A file, whatever its name looks like.
     pub(crate) fn file(path: &Path) -> Self {
         Self { file: path.to_owned() }

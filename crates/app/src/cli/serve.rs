@@ -17,7 +17,7 @@ use crate::config::{
     LogFormat, StoreFailureAction, flags::GatewayArgs, session_settings::ConfigPath,
     shown_config::ShownConfig,
 };
-use crate::gateway::{self, banner::StartupBanner, telemetry::TelemetryGuard};
+use crate::gateway::{self, banner::StartupBanner, sealed_summary::SummarySeal, telemetry::TelemetryGuard};
 
 /// Time that a record waits for others to share its commit, when they follow one another closely.
 const STORE_BATCH_DELAY: Duration = Duration::from_millis(2);
@@ -86,6 +86,7 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   holdout = 0.1                               # share of sessions left as they are, 0 to 0.5; 0 by default
   command = \"/compact\"                        # what a user says; none by default: agents such as Claude Code have a
                                               # /compact of their own, which never gets here
+  compaction_items = \"gateway\"               # Codex's compaction items are ours, whatever the provider has
   recall = true                               # a tool by which the model gets back what was left out; false by default
 
   [compact.summariser]                        # use = \"built-in\" (the default), use = \"session\", or a model:
@@ -136,6 +137,12 @@ pub(crate) fn run(
     // output.
     drop(out);
     let recorded = if config.records() { Some(store.open_with(options(config.unrecorded))?) } else { None };
+    let seal = if config.records() {
+        let path = database.beside("seal");
+        Some(SummarySeal::at(&path).with_context(|| format!("cannot use the key in {}", path.display()))?)
+    } else {
+        None
+    };
     let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     // Created after the runtime, so that it is dropped before it.
     let _telemetry = TelemetryGuard::start(log, runtime.handle())?;
@@ -159,7 +166,7 @@ pub(crate) fn run(
         }
         Ok(config)
     };
-    runtime.block_on(gateway::serve(config, recorded, ready, reload))?;
+    runtime.block_on(gateway::serve(config, (recorded, seal), ready, reload))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! Settings of mode `compact`, from a table of the file and from flags, which take precedence.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
 };
@@ -38,6 +39,9 @@ pub(super) struct RawCompact {
     #[serde(default)]
     recall: bool,
     auto: Option<bool>,
+    compaction_items: Option<Spanned<String>>,
+    #[serde(default)]
+    tool_output: BTreeMap<String, Spanned<u64>>,
     focus: Option<Spanned<String>>,
     #[serde(default)]
     notes: Vec<Spanned<String>>,
@@ -88,6 +92,10 @@ impl RawCompact {
             command: self.command.map(|said| page.read(&said, |word| command(word))).transpose()?,
             recall: self.recall,
             overflow_check: overflow_check(self.auto),
+            own_items: self
+                .compaction_items
+                .map_or(Ok(false), |said| page.read(&said, |word| compaction_items(word)))?,
+            tool_limits: tool_limits(page, &self.tool_output)?,
             instructions: SummaryInstructions {
                 focus: self.focus.map(|said| page.read(&said, |text| words("focus", text))).transpose()?,
                 extra: notes(page, &self.notes)?,
@@ -151,6 +159,41 @@ impl RawSummariser {
 /// The check of usage that `auto` asks for.
 fn overflow_check(auto: Option<bool>) -> OverflowCheck {
     if auto == Some(false) { OverflowCheck::Off } else { OverflowCheck::On }
+}
+
+/// Smallest limit for the outputs of a tool: below it a line about what is missing takes most of it.
+const MIN_TOOL_TOKENS: u64 = 100;
+
+/// Reads who answers requests for compaction items.
+fn compaction_items(word: &str) -> Result<bool, String> {
+    match word {
+        "provider" => Ok(false),
+        "gateway" => Ok(true),
+        _ => Err(format!(
+            "`{}` is nobody who answers requests for compaction items: write provider (the gateway steps in where it \
+             cannot) or gateway",
+            units::printable(word)
+        )),
+    }
+}
+
+/// Reads the sizes to which outputs of tools are cut.
+fn tool_limits(
+    page: &ConfigText<'_>,
+    said: &BTreeMap<String, Spanned<u64>>,
+) -> anyhow::Result<BTreeMap<String, u64>> {
+    let limit = |(tool, tokens): (&String, &Spanned<u64>)| {
+        let tokens = page.read(tokens, |tokens| {
+            if *tokens < MIN_TOOL_TOKENS {
+                return Err(format!(
+                    "{tokens} tokens are too few for an output: {MIN_TOOL_TOKENS} is the least"
+                ));
+            }
+            Ok(*tokens)
+        })?;
+        Ok((tool.clone(), tokens))
+    };
+    said.iter().map(limit).collect()
 }
 
 /// Most letters of a focus and of a note.

@@ -127,6 +127,8 @@ impl GatewayCompactArgs {
             holdout: self.holdout.unwrap_or(file.holdout),
             command: self.compact_command.or(file.command),
             recall: self.recall || file.recall,
+            own_items: file.own_items,
+            tool_limits: file.tool_limits,
             summariser,
             summary_time: self.summariser_timeout.or(file.summary_time),
             careful: file.careful,

@@ -32,6 +32,8 @@ pub(crate) enum KeyKind {
     Switch,
     /// A whole number.
     Number,
+    /// Whole numbers by names of one's own.
+    Numbers,
     /// A number of tokens, or a text such as `128k`.
     Tokens,
     /// A share of one.
@@ -173,6 +175,18 @@ pub(crate) const KEYS: &[ConfigKey] = &[
         "true",
         "Compacts as soon as an answer used more than the model's input takes.",
     ),
+    gateway(
+        "compact.compaction_items",
+        KeyKind::Word(&["provider", "gateway"]),
+        "provider",
+        "Who answers requests for compaction items; the gateway steps in where a provider has none.",
+    ),
+    gateway(
+        "compact.tool_output",
+        KeyKind::Numbers,
+        "",
+        "Tokens to which a tool's outputs are cut before they are first sent, by its name.",
+    ),
     all("compact.focus", KeyKind::Text, "", "What every summary should attend to."),
     all("compact.notes", KeyKind::Texts, "", "Lines that a model is told when it summarises."),
     gateway("compact.idle", KeyKind::Text, "", "Pause after which a model summarises, such as 4m."),
@@ -312,6 +326,7 @@ impl ConfigKey {
             KeyKind::Texts => "list of texts".to_owned(),
             KeyKind::Switch => "true or false".to_owned(),
             KeyKind::Number => "number".to_owned(),
+            KeyKind::Numbers => "table of numbers".to_owned(),
             KeyKind::Tokens => "tokens".to_owned(),
             KeyKind::Share => "0 to 0.5".to_owned(),
             KeyKind::Word(words) => words.join(", "),
@@ -324,6 +339,9 @@ impl ConfigKey {
             KeyKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
             KeyKind::Switch => json!({ "type": "boolean" }),
             KeyKind::Number => json!({ "type": "integer", "minimum": 1 }),
+            KeyKind::Numbers => {
+                json!({ "type": "object", "additionalProperties": { "type": "integer", "minimum": 1 } })
+            }
             KeyKind::Tokens => json!({ "type": ["integer", "string"] }),
             KeyKind::Share => json!({ "type": "number", "minimum": 0, "maximum": 0.5 }),
             KeyKind::Word(words) => json!({ "enum": words }),

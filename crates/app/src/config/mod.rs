@@ -119,6 +119,10 @@ pub(crate) struct CompactModeConfig {
     pub(crate) command: Option<String>,
     /// True if the model is offered the tool that gets back what was left out.
     pub(crate) recall: bool,
+    /// True if requests for compaction items are answered with ours even if their provider may have such items.
+    pub(crate) own_items: bool,
+    /// Tokens to which the outputs of tools are cut before they are first sent.
+    pub(crate) tool_limits: BTreeMap<String, u64>,
     /// Source of summaries.
     pub(crate) summariser: ConfiguredSummariser,
     /// Time limit of a model's summary; `None` for the default.

@@ -34,6 +34,8 @@ struct ShownCompact<'a> {
     holdout: f64,
     command: Option<&'a str>,
     recall: bool,
+    compaction_items: &'static str,
+    tool_output: &'a BTreeMap<String, u64>,
     summariser: ShownSummariser<'a>,
     /// Time limit of a model's summary.
     summariser_timeout: String,
@@ -176,6 +178,8 @@ impl<'a> ShownCompact<'a> {
             holdout: f64::from(compact.holdout) / 1e6,
             command: compact.command.as_deref(),
             recall: compact.recall,
+            compaction_items: if compact.own_items { "gateway" } else { "provider" },
+            tool_output: &compact.tool_limits,
             summariser,
             summariser_timeout: units::format_time(compact.summary_time()),
             told: describe_compact_mode(compact),

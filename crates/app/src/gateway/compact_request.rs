@@ -5,26 +5,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use epitome::{
-    core::event::Timestamp,
-    rewrite::{RequestDisposition, RewriteStatus, RewrittenRequest},
+    core::event::{CompactionTrigger, Timestamp},
+    rewrite::{RequestDisposition, RewriteStatus, RewrittenRequest, SessionSummaryAnswer},
     wire::{
+        caller::RequestPurpose,
+        overflow::ContextOverflow,
         recall_tool::{RECALL_TOOL, offer},
+        summary_prompt::SummaryAnswerForm,
         synthetic_response::SyntheticResponse,
     },
 };
-use http::{Request, Response, request::Parts};
+use http::{Request, Response, StatusCode, request::Parts};
 use hyper::body::Incoming;
 use uuid::Uuid;
 
 use super::{
     headers,
     outcome_header::CompactOutcome,
-    outgoing_request::{ProxyError, compose_smaller, cut_body, record, send},
+    outgoing_request::{ProxyError, compose_smaller, cut_body, record, send, summarise_instead},
     peeked_response::{self, PeekedBody},
     recall_body::RecallContext,
     recording::{self, ComposeDecision, ComposedRequest, OverlongRequest, ShutdownGuard},
     request_body::{BodyFraming, OutboundBody},
     request_scope::RequestScope,
+    token_count::is_no_route,
     upstream::Upstream,
 };
 
@@ -78,12 +82,16 @@ impl CompactRequest<'_> {
                 self.passage.set_outcome(CompactOutcome::Answered);
                 Ok(ProxyOutcome::Here(self.reply(&body, &words)))
             }
+            RequestDisposition::Summary(summary) => Ok(ProxyOutcome::Here(self.summarised(&body, &summary))),
             RequestDisposition::Forward(outgoing) if self.may_ask_back(&outgoing, &body) => {
                 self.head.headers = headers::uncompressed(&self.head.headers);
                 let response = self.composed(outgoing, body.clone()).await?;
                 let Self { upstream, head, request, .. } = self;
                 let onward = RecallContext { upstream: Arc::clone(upstream), head, request, body };
                 Ok(ProxyOutcome::Watched(response, Box::new(onward)))
+            }
+            RequestDisposition::Forward(outgoing) if outgoing.done.left == RewriteStatus::OwnSummary => {
+                self.own_summary(outgoing, body).await
             }
             RequestDisposition::Forward(outgoing) => {
                 self.composed(outgoing, body).await.map(ProxyOutcome::Provider)
@@ -125,15 +133,63 @@ impl CompactRequest<'_> {
         outgoing: RewrittenRequest,
         body: Bytes,
     ) -> Result<Response<PeekedBody>, ProxyError> {
-        // Requests that the gateway leaves alone keep their provider's errors, too. A client's own summary is
-        // left alone only as long as its provider takes it.
-        let is_ours = outgoing.done.call.is_some() || outgoing.done.left == RewriteStatus::OwnSummary;
+        // Requests that the gateway leaves alone keep their provider's errors, too.
+        let is_ours = outgoing.done.call.is_some();
         let response = self.sent(outgoing, &body).await?;
         if is_ours {
             self.fitting(response, body).await
         } else {
             Ok(peeked_response::without_peeking(response))
         }
+    }
+
+    /// Sends a client's own request for a summary. If its provider refuses it as too long, the client gets our summary.
+    async fn own_summary(
+        mut self,
+        outgoing: RewrittenRequest,
+        body: Bytes,
+    ) -> Result<ProxyOutcome, ProxyError> {
+        let response = self.sent(outgoing, &body).await?;
+        let (refusal, overflow) = peeked_response::peek_overflow(self.request.format, response).await;
+        let overflow = match overflow {
+            Some(overflow) => overflow,
+            None if self.has_no_compaction(&refusal) => ContextOverflow { limit: None, asked: None },
+            None => return Ok(ProxyOutcome::Provider(refusal)),
+        };
+        let overlong = OverlongRequest { request: Arc::clone(&self.request), body: body.clone(), overflow };
+        if let Some(summary) = summarise_instead(self.passage, overlong).await {
+            return Ok(ProxyOutcome::Here(self.summarised(&body, &summary)));
+        }
+        let overlong = OverlongRequest { request: Arc::clone(&self.request), body: body.clone(), overflow };
+        self.smaller(refusal, overlong).await.map(ProxyOutcome::Provider)
+    }
+
+    /// Returns true if a provider that was asked for a compaction item refuses because it has none to give.
+    fn has_no_compaction(&self, refusal: &Response<PeekedBody>) -> bool {
+        if self.request.purpose == Some(RequestPurpose::Compaction) {
+            return is_no_route(refusal.status());
+        }
+        let refuses = is_no_route(refusal.status())
+            || matches!(refusal.status(), StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
+        refuses && refusal.body().held_text().contains("compaction_trigger")
+    }
+
+    /// The answer with our summary, in the form that the client reads.
+    fn summarised(&mut self, body: &[u8], summary: &SessionSummaryAnswer) -> SyntheticResponse {
+        let by = epitome::session::BUILT_IN_NAME;
+        self.passage.gateway().metrics.compacted(CompactionTrigger::Manual, by);
+        self.passage.set_outcome(CompactOutcome::Summarised);
+        if summary.form != SummaryAnswerForm::Sealed {
+            return self.reply(body, &summary.form.answer_text(&summary.text));
+        }
+        let (gateway, request) = (self.passage.gateway(), str::from_utf8(body).unwrap_or_default());
+        let sealed = gateway.seal.as_ref().and_then(|seal| seal.seal(&self.request.principal, &summary.text));
+        let (name, now) = answer_name();
+        let asked = (request, self.request.purpose == Some(RequestPurpose::Compaction));
+        let answer =
+            sealed.and_then(|sealed| self.request.format.answer_with_compaction(asked, &sealed, &name, now));
+        // Without a random number there is no item; the text is at least readable.
+        answer.unwrap_or_else(|| self.reply(body, &summary.text))
     }
 
     /// Sends a request, and a smaller one if its provider refuses it as too long; returns the answer.
@@ -145,7 +201,17 @@ impl CompactRequest<'_> {
         let (refusal, overflow) = peeked_response::peek_overflow(self.request.format, response).await;
         let Some(overflow) = overflow else { return Ok(refusal) };
         let request = Arc::clone(&self.request);
-        match compose_smaller(self.passage, OverlongRequest { request, body: body.clone(), overflow }).await {
+        self.smaller(refusal, OverlongRequest { request, body, overflow }).await
+    }
+
+    /// Sends a smaller request in place of one that was refused as too long; returns the refusal if that is impossible.
+    async fn smaller(
+        &mut self,
+        refusal: Response<PeekedBody>,
+        overlong: OverlongRequest,
+    ) -> Result<Response<PeekedBody>, ProxyError> {
+        let body = overlong.body.clone();
+        match compose_smaller(self.passage, overlong).await {
             Some(outgoing) => {
                 drop(refusal);
                 self.head.headers = headers::for_resent_request(&self.head.headers);
@@ -177,10 +243,14 @@ impl CompactRequest<'_> {
 
     fn reply(&self, body: &[u8], words: &str) -> SyntheticResponse {
         let request = str::from_utf8(body).unwrap_or_default();
-        let now = Timestamp(jiff::Timestamp::now().as_millisecond());
-        let name = Uuid::now_v7().simple().to_string();
+        let (name, now) = answer_name();
         self.request.format.answer_as_model(request, words, &name, now)
     }
+}
+
+/// A new name for an answer of ours, and its time.
+fn answer_name() -> (String, Timestamp) {
+    (Uuid::now_v7().simple().to_string(), Timestamp(jiff::Timestamp::now().as_millisecond()))
 }
 
 /// Returns true if the pieces together are the whole body.

@@ -28,11 +28,13 @@ mod request_scope;
 mod response_body;
 mod route;
 mod savings;
+pub(crate) mod sealed_summary;
 mod server;
 mod signals;
 pub(crate) mod summariser;
 pub(crate) mod telemetry;
 mod tls;
+mod token_count;
 mod treatment;
 mod upstream;
 
@@ -58,6 +60,7 @@ use self::{
     health::GatewayHealth,
     metrics::{GatewayMetrics, UncomposedReason, UnrecordedReason},
     reopening_store::ReopeningStore,
+    sealed_summary::SummarySeal,
     signals::ProcessSignals,
     summariser::SessionSummarisers,
     treatment::{PolicyInUse, TreatmentRules},
@@ -69,7 +72,7 @@ use crate::config::{GatewayConfig, GatewayLimits, StoreFailureAction};
 /// store nothing is recorded. `reload` reads the configuration again, whenever a signal asks for that.
 pub(crate) async fn serve(
     config: GatewayConfig,
-    store: Option<Arc<dyn Store>>,
+    (store, seal): (Option<Arc<dyn Store>>, Option<SummarySeal>),
     ready: impl FnOnce(SocketAddr),
     reload: impl Fn() -> anyhow::Result<GatewayConfig>,
 ) -> anyhow::Result<()> {
@@ -77,7 +80,7 @@ pub(crate) async fn serve(
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
     let address = listener.local_addr().context("finding out where the gateway listens")?;
-    let gateway = Arc::new(Gateway::new(config, address, store)?);
+    let gateway = Arc::new(Gateway::new(config, address, store, seal)?);
     let threads = ConnectionThreads::start()?;
     lifecycle_metrics::begin(&gateway);
     ready(address);
@@ -117,6 +120,8 @@ struct LongLivedState {
     /// Address that the gateway listens on.
     listening: SocketAddr,
     shelf: Option<Arc<ReopeningStore>>,
+    /// Key of the summaries that clients keep; `None` if nothing is recorded.
+    seal: Option<Arc<SummarySeal>>,
     metrics: Arc<GatewayMetrics>,
     health: Arc<GatewayHealth>,
     /// Receiver of the outcomes of summaries.
@@ -142,6 +147,7 @@ impl Gateway {
         config: GatewayConfig,
         listening: SocketAddr,
         store: Option<Arc<dyn Store>>,
+        seal: Option<SummarySeal>,
     ) -> anyhow::Result<Self> {
         let shelf = store.map(|store| Arc::new(ReopeningStore::new(store)));
         let health = if config.records() {
@@ -154,6 +160,7 @@ impl Gateway {
         let lasting = LongLivedState {
             listening,
             shelf,
+            seal: seal.map(Arc::new),
             metrics: Arc::new(GatewayMetrics::new(profiles)),
             health: Arc::new(health),
             heard: LifecycleHub::default(),
@@ -193,17 +200,21 @@ impl Gateway {
         });
         let in_use = |policy: &Policy| {
             let composing = RewriteSettings {
-                policy: policy.clone(),
+                policy: policy.clone().with_tool_limits(
+                    compact.tool_limits.iter().map(|(tool, limit)| (&**tool, Tokens(*limit))),
+                ),
                 profiles: Arc::clone(&profiles),
                 window,
                 holdout: compact.holdout,
                 command: compact.command.clone(),
                 recall: compact.recall,
+                own_items: compact.own_items,
                 with_answers: unrecorded == StoreFailureAction::Forward,
                 heard: lasting.heard.clone(),
                 functions: Arc::clone(&functions),
             };
-            PolicyInUse { composing, observer: PolicyObserver::new(policy.clone(), Arc::clone(&profiles)) }
+            let observer = PolicyObserver::new(policy.clone(), Arc::clone(&profiles));
+            PolicyInUse { named: policy.clone(), composing, observer }
         };
         let named = tokens.iter().map(|token| &token.rules).chain(routes.values());
         let others = named.filter_map(|rules| rules.policy.as_deref());

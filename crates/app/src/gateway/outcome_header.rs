@@ -27,6 +27,8 @@ pub(super) enum CompactOutcome {
     Unrecorded,
     /// Answered by the gateway itself.
     Answered,
+    /// A client's own request for a summary, answered with ours.
+    Summarised,
     /// Not sent.
     Refused,
 }
@@ -36,7 +38,7 @@ impl CompactOutcome {
     pub(super) fn done(&self) -> Option<&RewriteReport> {
         match self {
             Self::Composed(done) => Some(done),
-            Self::Whole | Self::Unrecorded | Self::Answered | Self::Refused => None,
+            Self::Whole | Self::Unrecorded | Self::Answered | Self::Summarised | Self::Refused => None,
         }
     }
 
@@ -47,6 +49,7 @@ impl CompactOutcome {
             Self::Whole => format!("left={}", RewriteStatus::Composed.name()),
             Self::Unrecorded => "left=unrecorded".to_owned(),
             Self::Answered => "left=answered".to_owned(),
+            Self::Summarised => "left=summarised".to_owned(),
             Self::Refused => "left=refused".to_owned(),
         };
         // The text is printable ASCII only.

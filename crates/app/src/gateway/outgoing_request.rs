@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use epitome::rewrite::{BodySlice, RewrittenRequest};
+use epitome::{
+    rewrite::{BodySlice, RewrittenRequest, SessionSummaryAnswer},
+    wire::incoming::may_ask_for_summary,
+};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::time::timeout;
@@ -55,13 +58,16 @@ pub(super) async fn record(
 ) -> Result<Option<ComposedRequest>, GatewayError> {
     let gateway = Arc::clone(passage.gateway());
     let (mode, principal) = (request.mode, Arc::clone(&request.principal));
+    // A model takes minutes for a summary of a long session, so its reading may take some seconds.
+    let asks_for_summary = request.purpose.is_some() || may_ask_for_summary(&request.body);
+    let patience = if asks_for_summary { MAX_SMALLER_WAIT } else { MAX_COMPOSE_WAIT };
     let recorded = match ExchangeRecording::begin(&gateway, alive, request) {
         Ok(recording) => {
             passage.set_recording(recording);
             match (gateway.unrecorded, mode) {
                 (StoreFailureAction::Refuse, _) => passage.wait_until_recorded().await,
                 (StoreFailureAction::Forward, GatewayMode::Compact) => {
-                    let composed = timeout(MAX_COMPOSE_WAIT, passage.wait_until_recorded()).await;
+                    let composed = timeout(patience, passage.wait_until_recorded()).await;
                     composed.unwrap_or_else(|_| {
                         gateway.uncomposed(UncomposedReason::Late);
                         Ok(None)
@@ -110,6 +116,20 @@ pub(super) async fn compose_smaller(
         passage.overflowed(OverflowOutcome::Recovered);
     }
     outgoing
+}
+
+/// Summarises a session in its provider's place, because the provider refused the client's own request for a summary as too
+/// long; `None` if that is impossible.
+pub(super) async fn summarise_instead(
+    passage: &mut RequestScope,
+    refused: OverlongRequest,
+) -> Option<SessionSummaryAnswer> {
+    passage.overflowed(OverflowOutcome::Lost);
+    let summary = timeout(MAX_SMALLER_WAIT, passage.summarise_instead(refused)).await.ok().flatten();
+    if summary.is_some() {
+        passage.overflowed(OverflowOutcome::Recovered);
+    }
+    summary
 }
 
 /// Cuts a body into pieces without copying the client's bytes; `None` if the cuts do not fit it.

@@ -79,6 +79,13 @@ impl PeekedBody {
         Self { first: VecDeque::new(), rest, has_let_go: false }
     }
 
+    /// What was inspected and not passed on, as text; empty if it is compressed.
+    pub(super) fn held_text(&self) -> String {
+        let held = self.first.iter().filter_map(|frame| frame.as_ref().ok()?.data_ref());
+        let bytes: Vec<u8> = held.flat_map(|bytes| bytes.iter().copied()).collect();
+        String::from_utf8(bytes).unwrap_or_default()
+    }
+
     /// Reports whether a refusal says that the request was too long.
     async fn refuses(
         &mut self,

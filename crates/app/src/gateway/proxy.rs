@@ -1,7 +1,7 @@
 //! The path of every request through the gateway: the request is sent on, the provider's answer is passed
 //! back, and neither is changed unless the request is to be composed.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use epitome::{
@@ -33,6 +33,7 @@ use super::{
     request_scope::{ProxyEnding, RequestScope},
     response_body::{self, ForwardedAnswer, ResponseBody},
     route::{self, Route},
+    token_count::CountRequest,
     treatment::RequestTreatment,
     upstream::{Upstream, UpstreamChoice},
 };
@@ -49,6 +50,7 @@ pub(super) async fn answer(
     let format = route.format(&head.headers);
     let answered = match route {
         Route::Call(format) => relay(&gateway, alive, RouteKind::Call(format), head, body).await,
+        Route::Count(format) => relay(&gateway, alive, RouteKind::Count(format), head, body).await,
         Route::Pass(formats) => relay(&gateway, alive, RouteKind::Pass(formats), head, body).await,
         Route::Greeting | Route::Health | Route::Ready => page(&gateway, route, &head.headers).await,
         Route::Metrics => counted(&gateway, &head.headers),
@@ -74,6 +76,8 @@ pub(super) fn refuse_framing(gateway: &Gateway, request: Request<Incoming>) -> R
 enum RouteKind {
     /// It calls a model, and may be recorded.
     Call(Format),
+    /// It has a call's tokens counted.
+    Count(Format),
     /// It is only passed on.
     Pass(&'static [Format]),
 }
@@ -81,7 +85,7 @@ enum RouteKind {
 impl RouteKind {
     fn formats(&self) -> &[Format] {
         match self {
-            Self::Call(format) => std::slice::from_ref(format),
+            Self::Call(format) | Self::Count(format) => std::slice::from_ref(format),
             Self::Pass(formats) => formats,
         }
     }
@@ -89,6 +93,14 @@ impl RouteKind {
     fn call(self) -> Option<Format> {
         match self {
             Self::Call(format) => Some(format),
+            Self::Count(_) | Self::Pass(_) => None,
+        }
+    }
+
+    /// Format of the request that it sends, or has counted.
+    fn treated(self) -> Option<Format> {
+        match self {
+            Self::Call(format) | Self::Count(format) => Some(format),
             Self::Pass(_) => None,
         }
     }
@@ -138,7 +150,7 @@ async fn relay(
     body: Incoming,
 ) -> Result<Response<ResponseBody>, GatewayError> {
     let entered = gateway.admission.admit(&head.headers).map_err(GatewayError::from).and_then(|admitted| {
-        let treatment = gateway.treatments.of(lane.call(), &head, &admitted)?;
+        let treatment = gateway.treatments.of(lane.treated(), &head, &admitted)?;
         let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| GatewayError::busy())?;
         Ok((admitted, treatment, place))
     });
@@ -150,7 +162,7 @@ async fn relay(
         Arc::clone(&admitted.principal),
         head.uri.clone(),
         lane.call(),
-        treatment.mode,
+        if lane.call().is_some() { treatment.mode } else { GatewayMode::Off },
     );
     let errand = ProxyRequest { alive, lane, treatment, admitted, head };
     let answered = match errand.run(&mut passage, body).await {
@@ -260,15 +272,18 @@ impl ProxyRequest {
         let mode = self.treatment.mode;
         let wishes = if mode == GatewayMode::Compact { self.wishes()? } else { RequestOverrides::default() };
         let inbound = InboundBody::new(body, &gateway.limits)?;
-        let called = self
-            .lane
-            .call()
-            .and_then(|_| route::call(self.head.uri.path(), self.head.uri.query().unwrap_or_default()));
+        let path = self.head.uri.path();
+        let called = match lane {
+            RouteKind::Call(_) => route::call(path, self.head.uri.query().unwrap_or_default()),
+            RouteKind::Count(_) => route::counted_call(path),
+            RouteKind::Pass(_) => None,
+        };
         let route = called.map(|(_, route)| route).unwrap_or_default();
         let (outbound, whole) = if by_model || mode != GatewayMode::Off {
             let whole = inbound.gather().await?;
             passage.set_request_bytes(whole.len() as u64);
             let (sent, whole) = self.targeted(whole, &route, gateway.limits.body);
+            let (sent, whole) = self.unsealed((sent, whole), &gateway);
             (OutboundBody::whole(sent, framing), whole)
         } else {
             (OutboundBody::Streamed(inbound), Bytes::new())
@@ -280,8 +295,12 @@ impl ProxyRequest {
         passage.set_upstream(upstream);
         let (head, headers) = self.addressed(upstream)?;
         if let (GatewayMode::Record | GatewayMode::Observe | GatewayMode::Compact, Some(format)) =
-            (mode, self.lane.call())
+            (mode, self.lane.treated())
         {
+            if self.lane.call().is_none() && mode != GatewayMode::Compact {
+                let response = send(passage, upstream, Request::from_parts(head, outbound)).await?;
+                return Ok(ProxyOutcome::Provider(peeked_response::without_peeking(response)));
+            }
             let principal = Arc::clone(&self.admitted.principal);
             let (body, policy) = (whole, Arc::clone(&self.treatment.policy));
             let means = if mode == GatewayMode::Compact {
@@ -301,6 +320,9 @@ impl ProxyRequest {
                 means,
             };
             let request = Arc::new(request);
+            if self.lane.call().is_none() {
+                return CountRequest { passage, upstream, head, outbound, request }.run().await;
+            }
             if mode == GatewayMode::Compact {
                 return CompactRequest { passage, upstream, head, framing, request }.run(self.alive).await;
             }
@@ -315,7 +337,7 @@ impl ProxyRequest {
     /// The body to send, and the same with what its path says, if that is a part of the request: then neither is
     /// compressed.
     fn targeted(&mut self, body: Bytes, route: &CallRoute, limit: usize) -> (Bytes, Bytes) {
-        let (Some(format), Some(target)) = (self.lane.call(), &route.target) else {
+        let (Some(format), Some(target)) = (self.lane.treated(), &route.target) else {
             return (body.clone(), body);
         };
         let coding = ContentCoding::of(&self.head.headers);
@@ -327,11 +349,31 @@ impl ProxyRequest {
             },
         };
         let Ok(text) = str::from_utf8(&plain) else { return (body.clone(), body) };
-        let whole = Bytes::from(format.with_target(text, target).into_owned());
+        let asked =
+            if self.lane.call().is_some() { Cow::Borrowed(text) } else { format.counted_request(text) };
+        let whole = Bytes::from(format.with_target(&asked, target).into_owned());
         if coding != ContentCoding::Identity {
             self.head.headers = headers::for_replaced_body(&self.head.headers, plain.len() as u64);
         }
         (plain, whole)
+    }
+
+    /// The same two bodies with our own summaries in place of the items by which a client keeps them. What others sealed
+    /// stays.
+    fn unsealed(&mut self, (sent, whole): (Bytes, Bytes), gateway: &Gateway) -> (Bytes, Bytes) {
+        let (Some(format), Some(seal)) = (self.lane.treated(), &gateway.seal) else { return (sent, whole) };
+        let plain = match ContentCoding::of(&self.head.headers) {
+            ContentCoding::Identity => whole.clone(),
+            coding => match expand(coding, &whole, gateway.limits.body) {
+                Ok(plain) => Bytes::from(plain),
+                Err(_) => return (sent, whole),
+            },
+        };
+        let Some(expanded) = seal.expanded(&self.admitted.principal, format, &plain) else {
+            return (sent, whole);
+        };
+        self.head.headers = headers::for_replaced_body(&self.head.headers, expanded.len() as u64);
+        (expanded.clone(), expanded)
     }
 
     /// Reads the request's options for composing.

@@ -20,7 +20,10 @@ use epitome::{
         EndedExchange, FinishOutcome, PendingRecord, PlacementKind, RecordError, RequestArrival,
         TrafficRecorder,
     },
-    rewrite::{self, RequestDisposition, RequestOverrides, RequestRewrite, RewriteReport, RewrittenRequest},
+    rewrite::{
+        self, RequestCount, RequestDisposition, RequestOverrides, RequestRewrite, RewriteReport,
+        RewrittenRequest, SessionSummaryAnswer,
+    },
     store::Store,
     wire::{Format, caller::RequestPurpose, overflow::ContextOverflow, recall_tool::RecallCalls},
 };
@@ -255,6 +258,11 @@ impl ExchangeRecording {
         self.anew(move |task, arrived| task.smaller(arrived, &refused)).await
     }
 
+    /// Summarises the session in its provider's place; `None` if that is impossible.
+    pub(super) async fn summarise_instead(&self, refused: OverlongRequest) -> Option<SessionSummaryAnswer> {
+        self.anew(move |task, arrived| task.summarise_instead(arrived, &refused)).await
+    }
+
     /// Composes the request again, with what its model asked back for; `None` if that is impossible.
     pub(super) async fn recall(&self, asked: RecallRequest) -> Option<RecallContinuation> {
         self.anew(move |task, arrived| task.recall(arrived, &asked)).await
@@ -360,6 +368,19 @@ impl RecordTask {
         let RecordedRequest { recorder, ticket, .. } = arrived;
         let composed = rewrite::compose_smaller(recorder, ticket, &arrival, composing, *overflow);
         composed.map_err(|error| self.failed(&error)).ok().flatten()
+    }
+
+    fn summarise_instead(
+        &self,
+        arrived: &mut RecordedRequest,
+        refused: &OverlongRequest,
+    ) -> Option<SessionSummaryAnswer> {
+        let OverlongRequest { request, body, .. } = refused;
+        let header = |name: &str| shown(&request.headers, name);
+        let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
+        let RecordedRequest { recorder, ticket, .. } = arrived;
+        let summary = rewrite::summarise_instead(recorder, ticket, &arrival, &request.policy.composing);
+        summary.map_err(|error| self.failed(&error)).ok().flatten()
     }
 
     fn recall(&self, arrived: &mut RecordedRequest, asked: &RecallRequest) -> Option<RecallContinuation> {
@@ -474,13 +495,7 @@ impl RecordTask {
         arrival: &RequestArrival<'_>,
         (waiting, plain): (&mut WaitingRequest, &Bytes),
     ) -> Result<rewrite::RewriteOutcome, RecordError> {
-        let Gateway { summarisers, upstreams, .. } = &*self.gateway;
-        let (composing, wishes) = (&request.policy.composing, &request.wishes);
-        let mut rewrite = RequestRewrite::begin(recorder, arrival, composing, wishes)?;
-        let summariser = rewrite
-            .model()
-            .and_then(|model| summarisers.of(upstreams, (request.format, &model.0), request.means.as_ref()));
-        rewrite.set_summariser(summariser);
+        let mut rewrite = begin_rewrite(&self.gateway, recorder, request, arrival)?;
         loop {
             let decision = rewrite.decide()?;
             if decision.may_leave() {
@@ -581,6 +596,18 @@ impl RecordableRequest {
         is_told.then_some(plain)
     }
 
+    /// Counts the request as it would be sent. Nothing of it is recorded.
+    pub(super) fn count(&self, gateway: &Gateway) -> Option<RequestCount> {
+        let recorder = gateway.shelf.as_ref()?.recorder();
+        let plain = match ContentCoding::of(&self.headers) {
+            ContentCoding::Identity => self.body.clone(),
+            coding => expand(coding, &self.body, gateway.limits.body).ok()?.into(),
+        };
+        let header = |name: &str| shown(&self.headers, name);
+        let arrival = self.arrival(str::from_utf8(&plain).ok()?, &header);
+        unless_it_panics(|| begin_rewrite(gateway, &recorder, self, &arrival)?.count())?.ok()
+    }
+
     /// Describes the request to the recorder: its body, not compressed, and its headers.
     fn arrival<'a>(
         &'a self,
@@ -591,6 +618,23 @@ impl RecordableRequest {
         let shared = Some(&self.body).filter(|body| request_body::is_its_own(body));
         RequestArrival { principal, format: *format, body, shared, header, at: now(), purpose: *purpose }
     }
+}
+
+/// Begins to compose a request, with the model that writes its session's summaries.
+fn begin_rewrite<'r, 'b>(
+    gateway: &Gateway,
+    recorder: &'r TrafficRecorder,
+    request: &'r RecordableRequest,
+    arrival: &'r RequestArrival<'b>,
+) -> Result<RequestRewrite<'r, 'b>, RecordError> {
+    let Gateway { summarisers, upstreams, .. } = gateway;
+    let (composing, wishes) = (&request.policy.composing, &request.wishes);
+    let mut rewrite = RequestRewrite::begin(recorder, arrival, composing, wishes)?;
+    let summariser = rewrite
+        .model()
+        .and_then(|model| summarisers.of(upstreams, (request.format, &model.0), request.means.as_ref()));
+    rewrite.set_summariser(summariser);
+    Ok(rewrite)
 }
 
 /// Runs `work` and returns its result unless it panics. Whatever goes wrong with a record, the answer is

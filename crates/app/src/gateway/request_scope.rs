@@ -313,6 +313,14 @@ impl RequestScope {
         recording.compose_smaller(refused).await
     }
 
+    /// Summarises the session in its provider's place; `None` if that is impossible.
+    pub(super) async fn summarise_instead(
+        &mut self,
+        refused: OverlongRequest,
+    ) -> Option<rewrite::SessionSummaryAnswer> {
+        self.recording.as_ref()?.summarise_instead(refused).await
+    }
+
     /// Composes the request that continues with what the model asked back for; `None` if there is none. The
     /// model's answer is recorded with it.
     pub(super) async fn recall(&mut self, asked: RecallRequest) -> Option<rewrite::RewrittenRequest> {

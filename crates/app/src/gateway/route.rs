@@ -18,6 +18,8 @@ use super::compact_options::unescaped;
 pub(super) enum Route {
     /// A call of a model that continues a conversation.
     Call(Format),
+    /// The count of a call's tokens.
+    Count(Format),
     /// Any other route of a provider; the formats say which providers may have it.
     Pass(&'static [Format]),
     /// A WebSocket, which the gateway does not open.
@@ -53,7 +55,7 @@ const UNESCAPED: usize = 4;
 
 /// Name of the route under which the configuration knows a call of this path.
 pub(super) fn own_route(path: &str) -> Cow<'_, str> {
-    match call(path, "") {
+    match call(path, "").or_else(|| counted_call(path)) {
         Some((format, _)) => Cow::Borrowed(format.endpoint().route),
         None => plain(path),
     }
@@ -63,6 +65,12 @@ pub(super) fn own_route(path: &str) -> Cow<'_, str> {
 pub(super) fn call(path: &str, query: &str) -> Option<(Format, CallRoute)> {
     let path = plain(path);
     Format::ALL.into_iter().find_map(|format| Some((format, format.call_at(&path, query)?)))
+}
+
+/// The call whose tokens are counted at a path, and the format it is in.
+pub(super) fn counted_call(path: &str) -> Option<(Format, CallRoute)> {
+    let path = plain(path);
+    Format::ALL.into_iter().find_map(|format| Some((format, format.counted_call_at(&path)?)))
 }
 
 /// Returns true if a path is below a version of some provider's interface.
@@ -86,6 +94,7 @@ impl Route {
             (_, path) if is_below && climbs(path) => Self::Unknown,
             (&Method::CONNECT, _) => Self::Unknown,
             (&Method::POST, path) if let Some((format, _)) = call(path, "") => Self::Call(format),
+            (&Method::POST, path) if let Some((format, _)) = counted_call(path) => Self::Count(format),
             _ if is_below && wants_socket(&head.headers) => Self::Socket,
             (_, path) if is_below => Self::Pass(formats(path, &head.headers)),
             (&Method::GET | &Method::HEAD, "/") => Self::Greeting,
@@ -100,7 +109,7 @@ impl Route {
     /// Format in which errors of this route are written.
     pub(super) fn format(self, headers: &HeaderMap) -> Format {
         match self {
-            Self::Call(format) => format,
+            Self::Call(format) | Self::Count(format) => format,
             Self::Pass(formats) => formats[0],
             Self::Socket
             | Self::Greeting
@@ -233,7 +242,10 @@ mod tests {
     fn what_else_is_a_providers_passes_to_the_one_that_has_it() {
         check("POST /v1/responses/compact", &[], Route::Call(Format::OpenaiResponses));
         check("GET /v1/responses/resp_1", &[], Route::Pass(&[Format::OpenaiResponses]));
-        check("POST /v1/messages/count_tokens", &[], Route::Pass(&[Format::Anthropic]));
+        check("POST /v1/messages/count_tokens", &[], Route::Count(Format::Anthropic));
+        check("GET /v1/messages/count_tokens", &[], Route::Pass(&[Format::Anthropic]));
+        check("POST /V1//responses/input%5ftokens/", &[], Route::Count(Format::OpenaiResponses));
+        check("POST /v1beta/models/gemini-2.5-pro:countTokens", &[], Route::Count(Format::Gemini));
         check("GET /v1/chat/completions", &[], Route::Pass(&[Format::OpenaiChat]));
         check("GET /v1/models?limit=1000", &[], Route::Pass(OPENAI));
         check("GET /v1/models", &[("anthropic-version", "2023-06-01")], Route::Pass(&[Format::Anthropic]));

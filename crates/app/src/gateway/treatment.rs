@@ -28,6 +28,8 @@ pub(super) struct RequestTreatment {
 /// A policy with the state that applying it needs.
 #[derive(Debug)]
 pub(super) struct PolicyInUse {
+    /// The policy as tokens and routes name it.
+    pub(super) named: Policy,
     /// Composer of requests under it.
     pub(super) composing: RewriteSettings,
     /// Observer that computes what it would have sent.
@@ -96,7 +98,7 @@ impl TreatmentRules {
     }
 
     fn in_use(&self, policy: &Policy) -> Arc<PolicyInUse> {
-        let found = self.others.iter().find(|other| other.composing.policy == *policy);
+        let found = self.others.iter().find(|other| other.named == *policy);
         Arc::clone(found.unwrap_or(&self.usual))
     }
 }

@@ -87,6 +87,8 @@ fn what_mode_compact_is_told_is_shown_without_its_key() {
         "holdout": 0.1,
         "command": null,
         "recall": false,
+        "compaction_items": "provider",
+        "tool_output": {},
         "summariser": {
             "model": "small",
             "url": "http://10.0.0.3:8080",

@@ -11,10 +11,13 @@ use epitome_wire::incoming::IncomingRequest;
 /// Number of a thread's last events that are searched for messages that the client kept.
 const TAIL: u64 = 2_048;
 
-/// The summary in an answer to a client that asked for one.
+/// The summary in an answer to a client that asked for one: the one that was written beside it if it was ours.
 pub(super) fn summary_in(answer: &[Event]) -> Option<Summary> {
     let mut text = String::new();
     for event in answer {
+        if let Fact::Compacted(compaction) = &event.fact {
+            return Some(compaction.summary.clone());
+        }
         let Fact::AssistantSaid { parts, .. } = &event.fact else { continue };
         for part in parts {
             match part {

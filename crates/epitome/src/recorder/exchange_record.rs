@@ -227,6 +227,10 @@ impl TrafficRecorder {
     pub(super) fn outcome(&self, ticket: &PendingRecord, end: &EndedExchange) -> Option<NewCallOutcome> {
         let call = ticket.call.or(ticket.relayed)?;
         let mut outcome = self.outcome_of(ticket, call, &end.answer, end.at);
+        if ticket.summary.is_some() {
+            outcome.error = Some("answered by the gateway, with its own summary".to_owned());
+            return Some(outcome);
+        }
         outcome.error = (end.ending != ExchangeOutcome::Complete).then(|| match end.status {
             Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
             None => end.ending.name().to_owned(),

@@ -126,7 +126,8 @@ impl UnfinishedRequest {
             MAX_RECALL_CHARS_BESIDE,
         ));
         let is_summary = ticket.purpose == RequestPurpose::Compaction;
-        let summary = if is_summary { client_compaction::summary_in(&answer) } else { None };
+        let own = ticket.summary.clone();
+        let summary = if is_summary { own.or_else(|| client_compaction::summary_in(&answer)) } else { None };
         let newest = answer.iter().rev().find_map(|event| event.normal);
         let answer = answer.into_iter().map(AnnotatedEvent::from).collect();
         Self { after: ticket.head, ticket, request: None, answer, records, summary, newest, place }

@@ -20,7 +20,9 @@ use std::{
 
 use bytes::Bytes;
 use epitome_core::{
-    AnnotatedEvent, Digest, Event, Seq, SessionId, ThreadId, event::Timestamp, id::ModelName,
+    AnnotatedEvent, Digest, Event, Seq, SessionId, ThreadId,
+    event::{Summary, Timestamp},
+    id::ModelName,
 };
 use epitome_store::{
     CommitOutcome, PendingCommit, Store, StoreError, ThreadHead, ThreadStart,
@@ -104,6 +106,8 @@ pub struct PendingRecord {
     pub call: Option<u64>,
     /// Number of its call, if it was relayed as it came.
     pub relayed: Option<u64>,
+    /// Our summary, with which a client's own request for one is answered.
+    pub(crate) summary: Option<Summary>,
     /// Cached state of the thread in which the call was made.
     pub(crate) cached: Option<Arc<CachedThread>>,
     /// The first event that the client does not have though its provider does.
@@ -548,6 +552,7 @@ impl TrafficRecorder {
             model: seen.model(),
             call: None,
             relayed: None,
+            summary: None,
             cached: None,
             unsent: None,
             keeps_answer: seen.keeps_answer(),

@@ -1,9 +1,9 @@
 //! One call of a thread, written from its client's request: decided, written and committed in turn.
 
-use epitome_core::Seq;
+use epitome_core::{Seq, Tokens};
 
 use super::{
-    RewriteReport, RewriteStatus, RewrittenRequest,
+    BodySlice, RewriteReport, RewriteStatus, RewrittenRequest,
     client_cache::RequestCacheFacts,
     rewrite_body::{RewriteInput, RewriteState, RewrittenBody},
     thread_cache::CachedThread,
@@ -12,7 +12,7 @@ use crate::session::{
     SessionError,
     call_input::CallInput,
     next_call::{CallDraft, PreparedCall},
-    state::SessionState,
+    state::{SessionState, WrittenCall},
 };
 
 /// Makes the next request of a thread from its client's. `None` if the log has another history, or if it would be too
@@ -76,6 +76,16 @@ struct CommittedCall {
     lifetime: Option<u64>,
 }
 
+/// A client's call that is decided and written, and not recorded.
+struct WrittenClientCall {
+    draft: CallDraft,
+    written: WrittenCall,
+    body: RewrittenBody,
+    is_warm: bool,
+    is_unread: bool,
+    lifetime: Option<u64>,
+}
+
 /// Decides, writes and commits a client's call. `None` if its client has another history than the log, or if it would be
 /// too large.
 fn commit_client_call(
@@ -85,6 +95,22 @@ fn commit_client_call(
     (after, arriving): (Seq, CallInput),
     request: &mut RewriteInput<'_, '_>,
 ) -> Result<Option<CommittedCall>, SessionError> {
+    let Some(call) = write_client_call(cached, state, rewrite_state, (after, arriving), request)? else {
+        return Ok(None);
+    };
+    let WrittenClientCall { draft, written, body, is_warm, is_unread, lifetime } = call;
+    let made = draft.commit(&cached.engine, state, written)?;
+    Ok(Some(CommittedCall { made, body, is_warm, is_unread, lifetime }))
+}
+
+/// Decides and writes a client's call, with the same outcomes.
+fn write_client_call(
+    cached: &CachedThread,
+    state: &mut SessionState,
+    rewrite_state: &mut RewriteState,
+    (after, arriving): (Seq, CallInput),
+    request: &mut RewriteInput<'_, '_>,
+) -> Result<Option<WrittenClientCall>, SessionError> {
     let engine = &*cached.engine;
     let mut draft = CallDraft::for_client(engine, state, arriving)?;
     let (is_warm, is_unread) = (state.is_warm(engine.now()), state.cache.is_unread());
@@ -93,11 +119,34 @@ fn commit_client_call(
         return Ok(None);
     }
     request.recall = state.offers_recall();
-    let Some((written, body)) =
-        rewrite_state.write_body(&*engine.store, state, &mut draft, request, after)?
-    else {
-        return Ok(None);
-    };
-    let made = draft.commit(engine, state, written)?;
-    Ok(Some(CommittedCall { made, body, is_warm, is_unread, lifetime }))
+    let written = rewrite_state.write_body(&*engine.store, state, &mut draft, request, after)?;
+    Ok(written.map(|(written, body)| WrittenClientCall {
+        draft,
+        written,
+        body,
+        is_warm,
+        is_unread,
+        lifetime,
+    }))
+}
+
+/// A client's request as it would be sent.
+pub(super) struct DraftedRequest {
+    pub(super) cuts: Vec<BodySlice>,
+    /// Tokens that its provider is expected to count.
+    pub(super) expected: Tokens,
+}
+
+/// Makes the next request of a thread from its client's and records nothing; the state of `cached` is wrong afterwards.
+pub(super) fn draft_request(
+    cached: &CachedThread,
+    (after, mut arriving): (Seq, CallInput),
+    mut request: RewriteInput<'_, '_>,
+) -> Result<Option<DraftedRequest>, SessionError> {
+    let mut rewrite_state = cached.rewrite_state()?;
+    arriving.recall = rewrite_state.recall_offer(&request);
+    let mut state = cached.engine.state_for_client(after, &mut arriving)?;
+    let call = write_client_call(cached, &mut state, &mut rewrite_state, (after, arriving), &mut request)?;
+    let expected = state.expected_tokens();
+    Ok(call.map(|call| DraftedRequest { cuts: call.body.cuts, expected }))
 }

@@ -60,6 +60,6 @@ pub(super) fn is_unchanged(way: &RequestDisposition, body: &str) -> bool {
         RequestDisposition::Forward(outgoing) => {
             matches!(&*outgoing.cuts, [BodySlice::Client(all)] if *all == (0..body.len()))
         }
-        RequestDisposition::Answer { .. } => false,
+        RequestDisposition::Answer { .. } | RequestDisposition::Summary(_) => false,
     }
 }

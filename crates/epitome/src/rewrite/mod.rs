@@ -13,10 +13,12 @@ mod early_release;
 mod fork_inheritance;
 mod fork_places;
 mod incremental_hash;
+mod own_summary;
 mod recall_answers;
 mod reconstruct;
 mod relayed_threads;
 mod repeated_request;
+mod request_count;
 mod request_rewrite;
 mod rewrite_body;
 mod rewrite_decision;
@@ -29,12 +31,15 @@ use std::{ops::Range, path::PathBuf, sync::Arc, time::Duration};
 use epitome_core::{
     ThreadId, Tokens, event::CompactionTrigger, inject::Hooks, policy::Policy, profile::Profiles,
 };
+use epitome_wire::summary_prompt::SummaryAnswerForm;
 use tokio::sync::broadcast::Receiver;
 
 pub use self::{
     client_cache::{ClientCache, UnknownCacheReason},
+    own_summary::summarise_instead,
     recall_answers::{RecallAnswerForm, recall},
     repeated_request::compose_smaller,
+    request_count::RequestCount,
     request_rewrite::{RequestRewrite, compose},
     rewrite_decision::RewriteDecision,
 };
@@ -69,6 +74,8 @@ pub struct RewriteSettings {
     /// keeps the choice it began with: its provider's cache, and thinking that is bound to the request, contain the
     /// tools.
     pub recall: bool,
+    /// True if requests for a compaction item are answered with our summary even if their provider may have such items.
+    pub own_items: bool,
     /// True if a request may be written together with its answer if it only grows, or is the first of its thread: a
     /// kill before that loses both. All other decisions for a request are written before it leaves.
     pub with_answers: bool,
@@ -156,6 +163,17 @@ pub enum RequestDisposition {
         /// The compaction that took effect with it: its trigger, and the name of its summariser.
         compaction: Option<(CompactionTrigger, String)>,
     },
+    /// It does not go on: the client asked for a summary of its session, and gets ours.
+    Summary(SessionSummaryAnswer),
+}
+
+/// Our summary of a session, for a client that asked for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSummaryAnswer {
+    /// The summary.
+    pub text: String,
+    /// Form in which the client reads it.
+    pub form: SummaryAnswerForm,
 }
 
 /// A request in the form in which it goes on.

@@ -58,7 +58,8 @@ fn compose_relayed(
     let window = composing.window.into_iter().chain(refused.limit).min();
     let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
     let place = (ticket.session, ticket.thread);
-    let access = ThreadAccess { store: recorder.store(), composing, summariser: None };
+    let access =
+        ThreadAccess { store: recorder.store(), composing, summariser: None, heard: &composing.heard };
     let made = CachedThread::open(access, place, setup, None).and_then(|cached| {
         cached.is_limited(limit)?;
         let input = RewriteInput::new(seen, frame, arrival.shared);

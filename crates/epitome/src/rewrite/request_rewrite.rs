@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Event, Fact, Seq, ThreadId, Tokens, event::CompactionTrigger, id::ModelName};
+use epitome_core::{
+    Event, Fact, Seq, ThreadId, Tokens,
+    event::{Compaction, CompactionTrigger},
+    id::ModelName,
+};
 use epitome_store::{StoreError, ThreadStart, records::ThreadCommit};
-use epitome_wire::{caller::RequestPurpose, incoming::RequestFrame};
+use epitome_wire::{caller::RequestPurpose, incoming::RequestFrame, summary_prompt::SummaryAnswerForm};
 
 use super::{
     BodySlice, ForkInheritance, RequestDisposition, RequestOverrides, RewriteOutcome, RewriteReport,
     RewriteSettings, RewriteStatus, RewrittenRequest, SessionSummariser,
     client_cache::{PrefixLookup, RequestPrefixes},
     client_call::rewrite_request,
-    client_examples, compact_command, early_release, fork_places,
+    client_examples, compact_command, early_release, fork_places, own_summary,
     rewrite_body::RewriteInput,
     rewrite_decision::{CallTarget, DispositionPlan, RewriteDecision},
     thread_cache::{CachedThread, ThreadAccess},
@@ -127,6 +131,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         let recorded = match plan {
             DispositionPlan::Relay(status) => self.pass(place, status).map(Some),
             DispositionPlan::Compact(target, focus) => self.compact(place, &target, &focus).map(Some),
+            DispositionPlan::Summarise(summary, form) => self.summarise(place, *summary, form).map(Some),
             DispositionPlan::Fork(target, frame) => self.fork(place, &target, frame),
             DispositionPlan::Compose(target, frame) => self.compose(place, target, frame),
         };
@@ -211,7 +216,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         cached.work();
     }
 
-    fn input(&self, frame: RequestFrame<'b>) -> RewriteInput<'_, 'b> {
+    pub(super) fn input(&self, frame: RequestFrame<'b>) -> RewriteInput<'_, 'b> {
         let ReceivedRequest { arrival, seen, caller, .. } = &self.request;
         let is_turn = caller.purpose == RequestPurpose::Turn;
         // A request for a summary that gives no tools may go to an endpoint that accepts none, and wants none called.
@@ -234,6 +239,19 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         }
         let ticket = self.recorder.relay(&self.request, place, WriteTiming::Now)?;
         Ok((ticket, self.as_it_came(left)))
+    }
+
+    /// Records a client's own request for a summary, which is answered with ours.
+    fn summarise(
+        &self,
+        place: RequestPlace,
+        summary: Compaction,
+        form: SummaryAnswerForm,
+    ) -> Result<RecordedDisposition, RecordError> {
+        let mut ticket = self.recorder.relay(&self.request, place, WriteTiming::Now)?;
+        let answered =
+            own_summary::answer(self.recorder, &mut ticket, self.request.arrival, (summary, form))?;
+        Ok((ticket, RequestDisposition::Summary(answered)))
     }
 
     /// The request as it came. If it is illegal, the header and the log name the fault and its place.
@@ -278,9 +296,9 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
         }
     }
 
-    fn access(&self) -> ThreadAccess<'_> {
+    pub(super) fn access(&self) -> ThreadAccess<'_> {
         let (store, composing) = (self.recorder.store(), self.composing);
-        ThreadAccess { store, composing, summariser: self.summariser.as_ref() }
+        ThreadAccess { store, composing, summariser: self.summariser.as_ref(), heard: &composing.heard }
     }
 
     /// Writes a request that differs from its thread's history: the fork is made first, and shows the shared part.
@@ -352,7 +370,7 @@ impl<'r, 'b> RequestRewrite<'r, 'b> {
     /// The first event of a request after the newest answer that was given here. Clients put more than a prompt there, with
     /// answers between that no model gave. `None` for a thread that is seen for the first time: it is unknown which of its
     /// answers were given by a model.
-    fn unanswered(&self, place: &RequestPlace) -> Option<Seq> {
+    pub(super) fn unanswered(&self, place: &RequestPlace) -> Option<Seq> {
         if matches!(place.placed, PlacementKind::Began | PlacementKind::Joined) {
             return None;
         }

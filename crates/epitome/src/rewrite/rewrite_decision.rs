@@ -2,24 +2,31 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Event, Tokens, budget::Budget, context::EventNaming, projection::project};
+use epitome_core::{
+    Event, Tokens, budget::Budget, context::EventNaming, event::Compaction, projection::project,
+};
 use epitome_store::{StoreError, ThreadStart};
 use epitome_wire::{
     caller::RequestPurpose,
     incoming::{PriorHistory, RequestFrame},
+    summary_prompt::SummaryAnswerForm,
 };
 
 use super::{
     RewriteStatus,
     client_examples::{self, ExampleBudget},
     early_release, fork_places,
+    own_summary::{self, SummarySource},
     request_rewrite::RequestRewrite,
 };
 use crate::{
     compact,
     holdout::HoldoutGroup,
     recorder::{PlacementKind, ReceivedRequest, placement::RequestPlace},
-    session::setup::{ObservedLimits, RequestLimit, SessionSetup},
+    session::{
+        SessionError,
+        setup::{ObservedLimits, RequestLimit, SessionSetup},
+    },
 };
 
 /// Decision on a request at its place.
@@ -35,6 +42,8 @@ pub(super) enum DispositionPlan<'b> {
     Relay(RewriteStatus),
     /// Not at all: its session is compacted, with this focus.
     Compact(CallTarget, String),
+    /// Not at all: its client asked for a summary that its provider's window does not hold, and gets this one.
+    Summarise(Box<Compaction>, SummaryAnswerForm),
     /// Composed, in a fork that is made first.
     Fork(CallTarget, RequestFrame<'b>),
     /// Composed.
@@ -53,15 +62,23 @@ pub(super) struct CallTarget {
 impl CallTarget {
     /// The setup for the request, and its own limit. A client's own summary has its provider's window: a smaller one
     /// that a user set is for the conversation.
-    fn of(rewrite: &RequestRewrite<'_, '_>) -> Option<Self> {
+    pub(super) fn of(rewrite: &RequestRewrite<'_, '_>) -> Option<Self> {
+        let mut target = Self::of_turn(rewrite)?;
         let ReceivedRequest { seen, caller, .. } = &rewrite.request;
+        if target.setup.profile.is_some() && caller.purpose == RequestPurpose::Compaction {
+            target.limit = target.setup.limit_of(None, seen.answer_limit().map(Tokens));
+        }
+        Some(target)
+    }
+
+    /// The same for a turn of the conversation.
+    fn of_turn(rewrite: &RequestRewrite<'_, '_>) -> Option<Self> {
+        let seen = &rewrite.request.seen;
         let model = seen.model()?;
-        let answer = seen.answer_limit().map(Tokens);
         let store = &**rewrite.recorder.store();
         let setup = rewrite.recorder.threads.setup(store, seen.format(), &model.0, rewrite.composing);
-        let is_known = setup.profile.is_some() && caller.purpose == RequestPurpose::Compaction;
-        let window = rewrite.wishes.window.or(rewrite.composing.window).filter(|_| !is_known);
-        let limit = setup.limit_of(window, answer);
+        let window = rewrite.wishes.window.or(rewrite.composing.window);
+        let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
         let injection = rewrite.composing.functions.hooks.reserve();
         Some(Self { setup, limit, injection })
     }
@@ -94,6 +111,9 @@ impl<'b> RewriteDecision<'b> {
             place = fork_places::without_examples(&**recorder.store(), place, &request.seen)?;
         } else if !may_leave && is_first {
             protect_examples(&mut place.new, &target);
+        }
+        if let Some((summary, form)) = own_summary_at(rewrite, &place)? {
+            return Ok(Self { place, plan: DispositionPlan::Summarise(summary, form), may_leave: false });
         }
         let is_fork =
             matches!(&place.opens, Some(opens) if matches!(opens.thread.start, ThreadStart::Fork { .. }));
@@ -129,13 +149,44 @@ fn status_at(rewrite: &RequestRewrite<'_, '_>, place: &RequestPlace) -> RewriteS
         RewriteStatus::HeldOut
     } else if rewrite.is_unfit {
         RewriteStatus::Unfit
-    } else if caller.purpose == RequestPurpose::Compaction && fits_its_provider(rewrite) {
+    } else if caller.purpose == RequestPurpose::Compaction
+        && !is_answered_here(rewrite)
+        && fits_its_provider(rewrite)
+    {
         RewriteStatus::OwnSummary
     } else if seen.first_violation().is_some() {
         RewriteStatus::Illegal
     } else {
         RewriteStatus::Composed
     }
+}
+
+/// Our summary, for a client's own request for one that its provider's window does not hold.
+fn own_summary_at(
+    rewrite: &RequestRewrite<'_, '_>,
+    place: &RequestPlace,
+) -> Result<Option<(Box<Compaction>, SummaryAnswerForm)>, StoreError> {
+    let ReceivedRequest { seen, caller, arrival, .. } = &rewrite.request;
+    let form = own_summary::answer_form(arrival, seen);
+    let (RequestPurpose::Compaction, Some(target)) = (caller.purpose, CallTarget::of_turn(rewrite)) else {
+        return Ok(None);
+    };
+    let (setup, budget) = (&*target.setup, target.budget());
+    let source = SummarySource { store: &**rewrite.recorder.store(), seen, setup, budget };
+    match source.draft_at(place) {
+        Ok(summary) => Ok(summary.map(|summary| (Box::new(summary), form))),
+        Err(SessionError::Store(error)) => Err(error),
+        Err(error) => {
+            tracing::warn!(target: "epitome::compose", %error, "a client's own summary is left to its provider");
+            Ok(None)
+        }
+    }
+}
+
+/// Returns true if the request asks for a compaction item, and the settings say that its provider has none.
+fn is_answered_here(rewrite: &RequestRewrite<'_, '_>) -> bool {
+    let ReceivedRequest { seen, arrival, .. } = &rewrite.request;
+    rewrite.composing.own_items && own_summary::answer_form(arrival, seen) == SummaryAnswerForm::Sealed
 }
 
 /// Returns true if the first request of a thread is certain to go on as it came.

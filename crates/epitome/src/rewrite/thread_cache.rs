@@ -22,7 +22,7 @@ use epitome_wire::Format;
 use tokio::runtime::Handle;
 
 use super::{
-    RewriteSettings, SessionFunctions, SessionSummariser,
+    LifecycleHub, RewriteSettings, SessionFunctions, SessionSummariser,
     client_cache::ClientPrefixes,
     fork_inheritance::ForkInheritance,
     relayed_threads::{RelayedThread, RelayedThreadCache},
@@ -62,6 +62,8 @@ pub(super) struct ThreadAccess<'r> {
     pub(super) store: &'r Arc<dyn Store>,
     pub(super) composing: &'r RewriteSettings,
     pub(super) summariser: Option<&'r SessionSummariser>,
+    /// Receives what happens to their summaries.
+    pub(super) heard: &'r LifecycleHub,
 }
 
 impl CachedThread {
@@ -72,7 +74,7 @@ impl CachedThread {
         setup: Arc<SessionSetup>,
     ) -> Self {
         let (maker, newest) = access.maker(&setup);
-        let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
+        let (store, heard) = (Arc::clone(access.store), access.heard.listeners.clone());
         let engine = SessionEngine::fresh(store, place, Arc::clone(&setup), maker, heard, clock());
         Self::of(access, engine, setup, Mutex::default(), newest)
     }
@@ -106,7 +108,7 @@ impl CachedThread {
         inherited: Option<&ForkInheritance>,
     ) -> Result<Self, SessionError> {
         let (maker, newest) = access.maker(&setup);
-        let (store, heard) = (Arc::clone(access.store), access.composing.heard.listeners.clone());
+        let (store, heard) = (Arc::clone(access.store), access.heard.listeners.clone());
         let mut rewrite_state = RewriteState::restore(&*store, place.1)?;
         let (hooks, of) = (Arc::default(), Arc::clone(&setup));
         let engine = SessionEngine::open(store, place, of, hooks, maker, heard, clock())?;
@@ -115,6 +117,14 @@ impl CachedThread {
             rewrite_state.inherits(inherited);
         }
         Ok(Self::of(access, engine, setup, Mutex::new(rewrite_state), newest))
+    }
+
+    /// The same thread, with no notes written for its model.
+    pub(super) fn without_memory(mut self) -> Self {
+        if let Some(engine) = Arc::get_mut(&mut self.engine) {
+            engine.memory = None;
+        }
+        self
     }
 
     /// State of its requests. A panic while it was locked makes it invalid, so it is read again.
@@ -500,6 +510,7 @@ mod tests {
             holdout: 0,
             command: None,
             recall: false,
+            own_items: false,
             with_answers: true,
             heard: LifecycleHub::default(),
             functions: Arc::default(),

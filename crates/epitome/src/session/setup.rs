@@ -274,6 +274,12 @@ impl ObservedLimits {
         (self.bound.is_some() || self.limit.is_some()).then_some(Self { bound: None, limit: None, ..self })
     }
 
+    /// What the provider will count for an estimate, as far as calls have shown it.
+    pub(crate) fn expected(self, estimated: Tokens) -> Tokens {
+        let counted = u128::from(estimated.0) * u128::from(1_000 + self.short) / 1_000;
+        Tokens(u64::try_from(counted).unwrap_or(u64::MAX))
+    }
+
     /// The estimate for which the provider will count this much.
     fn estimated(self, counted: Tokens) -> Tokens {
         if counted == Tokens::MAX {

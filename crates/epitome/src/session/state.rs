@@ -524,6 +524,11 @@ impl SessionState {
         self.head.seq
     }
 
+    /// What the provider will count for what is shown now, as far as calls have shown it.
+    pub(crate) fn expected_tokens(&self) -> Tokens {
+        self.learned.expected(self.view().context().tokens())
+    }
+
     pub(crate) fn budget(&self) -> Budget {
         match self.limit {
             Some(limit) => self.setup.budget_within(limit, self.learned, self.injection),

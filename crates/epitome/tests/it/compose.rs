@@ -47,6 +47,7 @@ impl Gateway {
             holdout: 0,
             command: Some("/compact".to_owned()),
             recall: false,
+            own_items: false,
             with_answers: true,
             heard: LifecycleHub::default(),
             functions: Arc::default(),

@@ -559,48 +559,40 @@ fn a_compaction_that_could_not_be_written_is_asked_for_again_in_its_session() {
 }
 
 #[test]
-fn what_a_provider_is_to_compact_itself_is_composed_only_where_it_does_not_fit_and_its_session_goes_on() {
+fn what_a_provider_is_to_compact_itself_goes_on_as_it_came_and_its_session_goes_on() {
     let (format, path) = (Format::OpenaiResponses, "/v1/responses");
-    for (turns, left) in [(14, "left=own-summary"), (40, "left=composed")] {
-        let provider = Provider::new();
-        let gateway = Gateway::before(&provider, "compact");
-        let mut history = history(turns);
-        history.push(json!({ "role": "user", "content": "and now?" }));
-        provider.answers(answered(format, "this"));
-        assert_eq!(gateway.ask(&request(format, path, &history, false, WINDOW)).status(), 200);
-        provider.saw();
-        history.extend([
-            json!({ "role": "assistant", "content": [{ "type": "output_text", "text": "this" }] }),
-            json!({ "role": "user", "content": "and then?" }),
-        ]);
-        let sealed =
-            json!({ "type": "compaction", "encrypted_content": "sealed-and-long-enough-to-be-known" });
-        let answer = json!({ "id": "cmp", "object": "response.compaction", "output": [sealed] });
-        provider.answers(ok("Content-Type: application/json\r\n", &answer.to_string()));
-        let whole = request(format, "/v1/responses/compact", &history, false, WINDOW);
-        let answer = gateway.ask(&whole);
-        assert_eq!(answer.status(), 200, "{answer:?}");
-        assert!(fate(&answer).contains(left), "{answer:?}");
-        let seen = provider.saw();
-        assert_eq!(seen.line, "POST /v1/responses/compact HTTP/1.1");
-        check_legal(format, &seen.body);
-        if left == "left=composed" {
-            assert!(tells(&answer, "after") <= MOST, "{answer:?}");
-            assert!(seen.body.len() < whole.len());
-        } else {
-            assert!(whole.ends_with(&seen.text()), "{left}: it is sent as it came");
-        }
+    let provider = Provider::new();
+    let gateway = Gateway::before(&provider, "compact");
+    let mut history = history(14);
+    history.push(json!({ "role": "user", "content": "and now?" }));
+    provider.answers(answered(format, "this"));
+    assert_eq!(gateway.ask(&request(format, path, &history, false, WINDOW)).status(), 200);
+    provider.saw();
+    history.extend([
+        json!({ "role": "assistant", "content": [{ "type": "output_text", "text": "this" }] }),
+        json!({ "role": "user", "content": "and then?" }),
+    ]);
+    let sealed = json!({ "type": "compaction", "encrypted_content": "sealed-and-long-enough-to-be-known" });
+    let answer = json!({ "id": "cmp", "object": "response.compaction", "output": [sealed] });
+    provider.answers(ok("Content-Type: application/json\r\n", &answer.to_string()));
+    let whole = request(format, "/v1/responses/compact", &history, false, WINDOW);
+    let answer = gateway.ask(&whole);
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    assert!(fate(&answer).contains("left=own-summary"), "{answer:?}");
+    let seen = provider.saw();
+    assert_eq!(seen.line, "POST /v1/responses/compact HTTP/1.1");
+    check_legal(format, &seen.body);
+    assert!(whole.ends_with(&seen.text()), "it is sent as it came");
 
-        let after = [sealed, json!({ "role": "user", "content": "go on" })];
-        provider.answers(answered(format, "gladly"));
-        let short = request(format, path, &after, false, WINDOW);
-        assert_eq!(gateway.ask(&short).status(), 200);
-        assert!(short.ends_with(&provider.saw().text()));
-        let recorded = Recorded::on(&gateway.bench);
-        assert_eq!(recorded.endings(3).len(), 3);
-        recorded.session();
-        recorded.check_calls();
-    }
+    let after = [sealed, json!({ "role": "user", "content": "go on" })];
+    provider.answers(answered(format, "gladly"));
+    let short = request(format, path, &after, false, WINDOW);
+    assert_eq!(gateway.ask(&short).status(), 200);
+    assert!(short.ends_with(&provider.saw().text()));
+    let recorded = Recorded::on(&gateway.bench);
+    assert_eq!(recorded.endings(3).len(), 3);
+    recorded.session();
+    recorded.check_calls();
 }
 
 #[test]

@@ -80,6 +80,12 @@ impl Recorded {
         told.collect()
     }
 
+    /// The facts of a thread, in order.
+    pub(super) fn facts(&self, thread: ThreadId) -> Vec<Fact> {
+        let events = self.store.read(thread, Seq(1), usize::MAX >> 1).expect("readable");
+        events.into_iter().map(|logged| logged.event.fact).collect()
+    }
+
     /// All that is kept of a thread, word for word.
     pub(super) fn raw(&self, thread: ThreadId) -> String {
         let events = self.store.read(thread, Seq(1), usize::MAX >> 1).expect("readable");
