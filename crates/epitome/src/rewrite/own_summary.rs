@@ -137,7 +137,7 @@ pub(super) fn answer(
     let summary = compaction.summary.clone();
     let compaction = Compaction { through: compaction.through.min(ticket.head), ..compaction };
     let event = Event::from_fact(Fact::Compacted(compaction), Some(arrival.at));
-    let commit = ThreadCommit::new(ticket.thread, ticket.head, vec![event.into()], Vec::new());
+    let commit = ThreadCommit::new(ticket.thread, ticket.head, vec![event], Vec::new());
     let head = recorder.store().commit(commit)?.seq;
     recorder.threads.forget(ticket.thread);
     recorder.move_to_head(ticket, head, None);

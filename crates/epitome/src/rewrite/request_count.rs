@@ -50,9 +50,8 @@ impl<'b> RequestRewrite<'_, 'b> {
         };
         match composed {
             Ok(Some(count)) => Ok(count),
-            Ok(None) => Ok(self.count_whole()),
             Err(SessionError::Store(error)) => Err(error.into()),
-            Err(_) => Ok(self.count_whole()),
+            Ok(None) | Err(_) => Ok(self.count_whole()),
         }
     }
 

@@ -17,7 +17,7 @@ use epitome::{
     },
     rewrite::{
         BodySlice, RequestDisposition, RequestOverrides, RewriteSettings, RewriteStatus, RewrittenRequest,
-        compose,
+        SessionSummaryAnswer, compose,
     },
     session::verify_call,
     store::Store,
@@ -27,6 +27,7 @@ use epitome::{
         legality::{self, ProviderRules},
         overflow::ContextOverflow,
         recall_tool::RECALL_TOOL,
+        summary_prompt::SummaryAnswerForm,
     },
 };
 use serde_json::{Value, json};
@@ -438,7 +439,7 @@ fn two_clients_of_one_session_at_once_are_both_served_and_both_on_record() {
 }
 
 #[test]
-fn the_clients_own_compaction_that_no_window_holds_is_composed_and_its_session_goes_on() {
+fn the_clients_own_compaction_that_no_window_holds_is_answered_and_its_session_goes_on() {
     for format in crate::SCRIPTED {
         let mut task = Task::compacted(format);
         let thread = task.calls.last().unwrap().0;
@@ -457,13 +458,12 @@ fn the_clients_own_compaction_that_no_window_holds_is_composed_and_its_session_g
         let recorder = &task.gateway.recorder;
         let composed =
             compose(recorder, &arrival, &task.gateway.composing, &RequestOverrides::default()).unwrap();
-        let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
-        let woven = check_woven(format, &outgoing, &body);
-        assert!(woven.len() < body.len(), "{format}");
-        let aside = outgoing.done.call.unwrap();
-        task.calls.push((aside.0, aside.1, woven));
-        let summary = "The build was looked at in many steps, and its parts were found to be in order.";
-        task.gateway.answer(composed.ticket, format, &plain(format, summary));
+        let RequestDisposition::Summary(SessionSummaryAnswer { text: summary, form }) = composed.way else {
+            panic!("{:?}", composed.way)
+        };
+        assert_eq!(form, SummaryAnswerForm::Sealed, "{format}: its path asks for it");
+        assert!(summary.contains("Find out why the build fails"), "{format}: {summary}");
+        task.gateway.answer(composed.ticket, format, &plain(format, &summary));
 
         let opening = format!("This session is being continued from a previous one.\n{summary}\nContinue.");
         task.agent.history = vec![json!({"role": "user", "content": opening})];
@@ -540,7 +540,7 @@ fn the_clients_own_compaction_is_sent_as_it_came_while_its_providers_window_hold
 }
 
 #[test]
-fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
+fn whoever_summarises_what_no_window_holds_is_answered_and_the_session_keeps_its_tool() {
     for format in crate::SCRIPTED {
         let mut gateway = Gateway::new();
         gateway.composing.recall = true;
@@ -555,13 +555,12 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
         let (mut without, mut with_none) = (with.clone(), with.clone());
         without.as_object_mut().unwrap().remove("tools");
         with_none["tools"] = json!([]);
-        for (session, body, expect) in [
-            // It continues what its provider has with the tool.
-            ("one", &with, true),
-            ("one", &without, false),
-            ("one", &with_none, false),
-            ("another", &with, false),
-            ("another", &without, false),
+        for (session, body) in [
+            ("one", &with),
+            ("one", &without),
+            ("one", &with_none),
+            ("another", &with),
+            ("another", &without),
         ] {
             let header = |name: &str| (name == "x-epitome-session").then_some(session);
             let (body, at, purpose) =
@@ -571,9 +570,7 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
                 RequestArrival { principal, format, body: &body, shared: None, header: &header, at, purpose };
             let Gateway { recorder, composing, .. } = &task.gateway;
             let composed = compose(recorder, &arrival, composing, &RequestOverrides::default()).unwrap();
-            let RequestDisposition::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
-            assert_eq!(sent(&outgoing, &body).contains(RECALL_TOOL), expect, "{format} {session}: {body}");
-            assert_eq!(outgoing.recall, expect, "{format} {session}");
+            assert!(matches!(composed.way, RequestDisposition::Summary(_)), "{format} {session}: {body}");
         }
         // The session itself has it still.
         task.agent.history = history;

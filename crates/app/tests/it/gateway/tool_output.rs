@@ -46,7 +46,7 @@ fn outputs_of_named_tools_are_cut_once_and_stay_so() {
     let bench = Arc::new(Bench::new());
     let mut gateway = Gateway::on(&bench, &provider.url(), &["--mode", "compact", "--fail-closed"], FILE);
     let mut before: Vec<Value> = Vec::new();
-    for turns in 1..7 {
+    for turns in 0..7 {
         if turns == 4 {
             drop(gateway);
             gateway = Gateway::on(&bench, &provider.url(), &["--mode", "compact", "--fail-closed"], FILE);
@@ -56,6 +56,10 @@ fn outputs_of_named_tools_are_cut_once_and_stay_so() {
         assert_eq!(answer.status(), 200, "{answer:?}");
         let now = seen(&provider);
         assert!(now.starts_with(&before), "turn {turns}: what was sent stays as it was");
+        before = now.clone();
+        if turns == 0 {
+            continue;
+        }
         let newest = now.last().expect("a result")["content"].as_str().expect("a text");
         let (tool, turn) = (if turns % 2 == 1 { "bash" } else { "read" }, turns - 1);
         assert!(
@@ -64,7 +68,6 @@ fn outputs_of_named_tools_are_cut_once_and_stay_so() {
         );
         assert_eq!(newest.contains("left out"), tool == "bash", "{newest}");
         assert_eq!(newest.contains("line 100 "), tool == "read", "{newest}");
-        before = now;
     }
     let recorded = Recorded::on(&bench);
     let session = recorded.session();
