@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod gateway;
+mod mcp;
 mod units;
 
 use std::{io, process::ExitCode};

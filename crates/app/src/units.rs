@@ -2,6 +2,9 @@
 
 use std::{fmt, time::Duration};
 
+use epitome::core::event::Timestamp;
+use jiff::tz::TimeZone;
+
 /// Bytes: `64MiB`, `500kB`, `4096`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let wrong = || format!("`{}` is no size: write bytes such as 4096, 500kB or 64MiB", printable(text));
@@ -121,6 +124,25 @@ pub(crate) fn format_time(time: Duration) -> String {
 pub(crate) fn printable(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     short.escape_debug().to_string()
+}
+
+/// RFC 3339 in UTC, for programs.
+pub(crate) fn rfc3339(time: Timestamp) -> Option<String> {
+    jiff::Timestamp::from_millisecond(time.0).ok().map(|timestamp| timestamp.to_string())
+}
+
+/// A time as people write it: RFC 3339, or a date.
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+        return Ok(Timestamp(timestamp.as_millisecond()));
+    }
+    let civil = text
+        .parse::<jiff::civil::DateTime>()
+        .or_else(|_| text.parse::<jiff::civil::Date>().map(|date| date.at(0, 0, 0, 0)));
+    let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::system()));
+    zoned.map(|zoned| Timestamp(zoned.timestamp().as_millisecond())).map_err(|_| {
+        "expected a time such as 2026-01-05, 2026-01-05T10:12 or 2026-01-05T10:12:00Z".to_owned()
+    })
 }
 
 #[cfg(test)]

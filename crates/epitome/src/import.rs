@@ -242,7 +242,7 @@ fn record_session(
     format: TranscriptFormat,
     session: transcripts::TranscriptSession,
 ) -> Result<ImportedSession, ImportError> {
-    let transcripts::TranscriptSession { id, key, title, threads, head } = session;
+    let transcripts::TranscriptSession { id, key, title, folder, threads, head } = session;
     let events = || threads.iter().flat_map(|thread| &thread.events);
     store.create_session(&NewSession {
         id,
@@ -252,6 +252,9 @@ fn record_session(
         created: events().find_map(|event| event.time),
         principal: String::new(),
     })?;
+    if let Some(folder) = folder.filter(|folder| !folder.is_empty()) {
+        store.add_label(id, &project_label(&folder))?;
+    }
     let callers = callers(&threads);
     let mut appended = 0;
     let mut diverged = Vec::new();
@@ -291,6 +294,17 @@ fn record_session(
         store.set_head(id, head)?;
     }
     Ok(ImportedSession { row: store.session(id)?, appended, diverged })
+}
+
+/// Label of the sessions of a project: the folder in which their agent worked.
+pub fn project_label(folder: &str) -> String {
+    let plain = folder.trim_end_matches(['/', '\\']);
+    format!("project:{}", if plain.is_empty() { folder } else { plain })
+}
+
+/// Folder in which a session's agent worked, if its transcript says so.
+pub fn project_of(session: &SessionRow) -> Option<&str> {
+    session.labels.iter().find_map(|label| label.strip_prefix("project:"))
 }
 
 /// Position of each call of a session, to link the threads it started.

@@ -99,6 +99,8 @@ pub mod holdout;
 #[doc(hidden)]
 pub mod observe;
 #[doc(hidden)]
+pub mod queries;
+#[doc(hidden)]
 pub mod recorded_calls;
 #[doc(hidden)]
 pub mod recorder;

@@ -23,6 +23,10 @@ impl StoreLocation {
         name.push(".");
         name.push(extension);
         name.into()
+    /// Folder of this machine in which the store keeps its files.
+    pub fn folder(&self) -> &Path {
+        let folder = self.path().parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.unwrap_or(Path::new("."))
     }
 
     /// A file, whatever its name looks like.

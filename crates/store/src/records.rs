@@ -3,6 +3,7 @@
 mod calls;
 mod commit;
 mod exchanges;
+mod filters;
 mod jobs;
 
 use epitome_core::{EventId, Seq, SessionId, ThreadId, Tokens, event::Timestamp, id::ModelName, turn::Turn};
@@ -12,6 +13,7 @@ pub use self::{
     calls::{CallRow, CountedCall, HashedText, NewCall, NewCallOutcome, OutcomeRow, SizeRefusal},
     commit::{CommitReceipt, CommitRecord, HeadPromotion, ThreadCommit, ThreadOpening},
     exchanges::{ExchangeRow, NewExchange},
+    filters::{SearchFilter, SessionFilter},
     jobs::{
         AttemptFilter, AttemptRow, CompactionSummary, JobAttempt, JobId, JobRow, JobState, NewJob,
         NewSummary, RetryDecision, SummaryRow, SummarySource,
@@ -210,12 +212,19 @@ pub struct SearchQuery {
     pub scope: SearchScope,
     /// At most so many hits.
     pub limit: usize,
+    /// Filter of the hits.
+    pub filter: SearchFilter,
 }
 
 impl SearchQuery {
     /// Searches everything, for twenty hits.
     pub fn everything(words: impl Into<String>) -> Self {
-        Self { words: words.into(), scope: SearchScope::Everything, limit: 20 }
+        Self {
+            words: words.into(),
+            scope: SearchScope::Everything,
+            limit: 20,
+            filter: SearchFilter::default(),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod import;
 mod jobs;
 mod last;
 mod ledger;
+mod mcp;
 mod metrics;
 mod models;
 mod output;
@@ -141,6 +142,8 @@ enum CliCommand {
     Serve(serve::ServeArgs),
     /// Show the configuration that holds, and where each value is from; or check a file, or list its keys.
     Config(config::ConfigArgs),
+    /// Serve recorded sessions to an agent by the Model Context Protocol, on standard input and output.
+    Mcp(mcp::McpArgs),
     /// Replay sessions under several policies: what each would have cost and lost.
     Replay(replay::ReplayArgs),
     /// Check requests made from sessions at many budgets and in every format.
@@ -198,6 +201,11 @@ impl Cli {
             CliCommand::Policies(args) => policies::run(&args, out),
             CliCommand::Serve(args) => serve::run(&args, &config, &store, out),
             CliCommand::Config(args) => config::run(&args, &config, &store, out),
+            CliCommand::Mcp(args) => {
+                // The output holds the lock of standard output, which the server writes to.
+                drop(out);
+                mcp::run(&args, store)
+            }
             CliCommand::Replay(args) => replay::run(&args, &store, out),
             CliCommand::Sweep(args) => sweep::run(&args, out),
             CliCommand::Eval(args) => eval::run(&args, out),

@@ -1,12 +1,12 @@
 //! `pin`, `unpin`, `pins`: words and events that no compaction loses.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
-    core::{Seq, SessionId, ThreadId, context::EventNaming, event::Pin, projection::EventLine},
-    lineage,
+    core::{Seq, SessionId, ThreadId, context::EventNaming, event::Pin},
+    queries::pins,
     store::Store,
 };
 use serde_json::json;
@@ -154,15 +154,6 @@ pub(crate) fn list(
         out.line("Nothing is pinned.")?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The pins of a thread.
-fn pins(store: &dyn Store, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
-    let mut line = EventLine::default();
-    for event in store.events_of_kinds(thread, &["pinned", "unpinned"])? {
-        line.push_uncounted(Arc::new(event));
-    }
-    Ok(lineage::pins(&line))
 }
 
 fn shown(store: &dyn Store, thread: ThreadId, pin: &Pin) -> anyhow::Result<String> {

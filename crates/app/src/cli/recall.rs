@@ -2,13 +2,8 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Args as ClapArgs;
-use epitome::{
-    core::{LoggedEvent, ThreadId},
-    session::call_replay,
-    store::{Store, records::SessionRow},
-};
+use epitome::{core::LoggedEvent, queries::SessionAccess, session::call_replay};
 use serde_json::json;
 
 use super::{
@@ -37,7 +32,8 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let store = store.open_existing()?;
     let handle = args.handle.join(" ");
-    let (session, thread) = owner(&*store, &handle)?;
+    let (session, thread) = SessionAccess::default().handle_owner(&*store, &handle)?;
+    let thread = thread.id;
     let recalled = call_replay::recall(&*store, thread, &handle)?;
     for recalled in &recalled {
         let LoggedEvent { id, event, .. } = &recalled.event;
@@ -67,35 +63,6 @@ pub(crate) fn run(
         out.line("")?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Finds the thread of a handle in any session. The short form, in which handles are written, is tried before
-/// the start of an id, which threads made at about the same time share.
-fn owner(store: &dyn Store, handle: &str) -> anyhow::Result<(SessionRow, ThreadId)> {
-    let Some((name, _)) = handle.trim().trim_start_matches("recall ").trim_start().split_once(':') else {
-        bail!("`{}` is no handle: one looks like 1b2c3d4e:57", text_format::one_line(handle, 80));
-    };
-    let mut threads = Vec::new();
-    for session in store.sessions()? {
-        let meant =
-            store.threads(session.id)?.into_iter().filter(|thread| thread.id.matches_abbreviation(name));
-        threads.extend(meant.map(|thread| (session.clone(), thread.id)));
-    }
-    if threads.iter().any(|(_, thread)| thread.short() == name) {
-        threads.retain(|(_, thread)| thread.short() == name);
-    }
-    match threads.len() {
-        1 => Ok(threads.remove(0)),
-        0 => bail!(
-            "`{}` leads nowhere: no thread of any session here is called {}; is it in another database (--db)?",
-            text_format::one_line(handle, 80),
-            text_format::one_line(name, 40),
-        ),
-        _ => {
-            let ids: Vec<String> = threads.iter().map(|(_, thread)| thread.to_string()).collect();
-            bail!("`{name}` could mean {} threads: write one of them in full: {}", ids.len(), ids.join(", "))
-        }
-    }
 }
 
 /// Removes from a text what a terminal would interpret.

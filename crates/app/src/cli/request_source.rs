@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
     sync::LazyLock,
 };
 
@@ -13,7 +12,7 @@ use epitome::{
     call_settings::TargetModel,
     compact,
     core::{
-        Seq, Tokens,
+        Tokens,
         budget::Budget,
         context::EventNaming,
         policy::{Policy, PolicyError},
@@ -22,8 +21,8 @@ use epitome::{
         summary::SummaryFocus,
         turn::TurnBuilder,
     },
+    queries::{SessionLine, session_line},
     request_plan::{RequestPlan, RequestSettings},
-    session::call_replay,
     simulate::PolicyActions,
     store::{LAST_SESSION, Store},
     token_margin::TokenMargin,
@@ -203,20 +202,7 @@ impl RequestSource {
                 Some(store_lookup::turn(thread.id, &store.turns(thread.id)?, turn)?.1.turn.id.seq.previous())
             }
         };
-        let events = store_lookup::events(store, thread.id, last)?;
-        let mut line = EventLine::default();
-        let pieces = store.text_counts(thread.id, Seq(1), usize::MAX)?;
-        let mut pieces = pieces.into_iter().map(|(id, pieces)| (id.seq, pieces)).peekable();
-        for event in events {
-            while pieces.next_if(|(seq, _)| *seq < event.id.seq).is_some() {}
-            match pieces.next_if(|(seq, _)| *seq == event.id.seq) {
-                Some((_, counts)) => line.push(Arc::new(event), counts),
-                None => line.push_uncounted(Arc::new(event)),
-            }
-        }
-        let names = call_replay::names_of(store, thread.id, &line)?;
-        let window = call_replay::window(store, thread.id, last)?;
-        let counted_by = store.tokenizer().map(str::to_owned);
+        let SessionLine { line, names, counted_by, window } = session_line(store, thread.id, last)?;
         let agent = ResumableAgent::named(&session.source);
         let is_titled = !session.title.is_empty();
         Ok(Self {

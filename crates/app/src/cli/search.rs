@@ -45,7 +45,11 @@ pub(crate) fn run(
         None if args.ledger => SearchScope::Ledger,
         None => SearchScope::Everything,
     };
-    let hits = store.search(&SearchQuery { words: args.query.join(" "), scope, limit: args.limit })?;
+    let hits = store.search(&SearchQuery {
+        scope,
+        limit: args.limit,
+        ..SearchQuery::everything(args.query.join(" "))
+    })?;
     let mut titles = HashMap::new();
     for hit in &hits {
         if let HitLocation::Event { session, .. } = hit.found

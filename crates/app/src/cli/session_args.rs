@@ -11,7 +11,7 @@ use epitome::{
         policy::Policy,
         profile::{ModelWindow, Profiles, TokenPrices},
     },
-    request_plan::{last_model_of, native_format_of},
+    queries::ModelAndFormat,
     session::{LifecycleEvent, Session, SessionBuilder, SessionError, SummaryWorkers},
     store::{
         Store,
@@ -289,23 +289,5 @@ fn print_lifecycle(happened: &LifecycleEvent) {
         LifecycleEvent::Adopted { .. }
         | LifecycleEvent::Reverted { .. }
         | LifecycleEvent::Restored { .. } => {}
-    }
-}
-
-/// Model and format of a thread, from its last call or else from its messages.
-struct ModelAndFormat {
-    model: Option<String>,
-    format: Option<Format>,
-}
-
-impl ModelAndFormat {
-    fn of(store: &dyn Store, thread: ThreadId) -> anyhow::Result<Self> {
-        let last = store.last_call(thread)?.map(|row| (row.call.model, row.call.format.parse().ok()));
-        if let Some((model @ Some(_), format @ Some(_))) = last {
-            return Ok(Self { model, format });
-        }
-        let events = store_lookup::events(store, thread, None)?;
-        let events = || events.iter().map(|logged| &logged.event);
-        Ok(Self { model: last_model_of(events()), format: native_format_of(events()) })
     }
 }

@@ -144,7 +144,7 @@ pub(crate) fn run(
     let wide = text_format::width().saturating_sub(86 + column).max(20);
     for row in &rows {
         let mut title = text_format::one_line(&row.title, wide);
-        for label in &row.labels {
+        for label in row.labels.iter().filter(|label| !label.starts_with("project:")) {
             title.extend([" [", label, "]"]);
         }
         let mut cells = vec![

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use epitome::{
-    core::{LoggedEvent, Seq, ThreadId, tokens::O200kCounter},
+    core::{Seq, ThreadId, tokens::O200kCounter},
     store::{
         Store, StoreLocation, StoreOptions, open_existing_store, open_store,
         records::{SessionRow, ThreadRow, TurnRow},
@@ -15,10 +15,9 @@ use epitome::{
 };
 use etcetera::BaseStrategy;
 
-use crate::config::session_settings::{ConfigPath, SessionSettings};
+pub(crate) use epitome::queries::events;
 
-/// Number of events that are read at a time.
-const PAGE: usize = 1024;
+use crate::config::session_settings::{ConfigPath, SessionSettings};
 
 /// The database of this run, not yet opened.
 pub(crate) struct DatabaseLocation {
@@ -68,6 +67,16 @@ impl DatabaseLocation {
             );
         };
         Ok(store)
+    }
+
+    /// Path of the database, if one was named.
+    pub(crate) fn named(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Folder for what is kept beside the database.
+    pub(crate) fn data_folder(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.location()?.folder().to_owned())
     }
 
     /// Location of the database.
@@ -152,27 +161,6 @@ pub(crate) fn handle(name: &str) -> Option<(&str, Seq)> {
     let (thread, events) = name.trim_start_matches("recall ").split_once(':')?;
     let first = events.split_once('-').map_or(events, |(first, _)| first);
     Some((thread, Seq(first.parse().ok()?)))
-}
-
-/// All events of a thread's view up to and with `last`.
-pub(crate) fn events(
-    store: &dyn Store,
-    thread: ThreadId,
-    last: Option<Seq>,
-) -> anyhow::Result<Vec<LoggedEvent>> {
-    let mut events: Vec<LoggedEvent> = Vec::new();
-    loop {
-        let from = events.last().map_or(Seq(1), |logged| logged.id.seq.next());
-        let page = store.read(thread, from, PAGE)?;
-        let full = page.len() == PAGE;
-        events.extend(page);
-        let beyond = last.is_some_and(|last| events.last().is_some_and(|logged| logged.id.seq >= last));
-        if !full || beyond {
-            break;
-        }
-    }
-    events.retain(|logged| last.is_none_or(|last| logged.id.seq <= last));
-    Ok(events)
 }
 
 #[cfg(test)]

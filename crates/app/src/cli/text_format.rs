@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use epitome::core::event::Timestamp;
 use jiff::tz::TimeZone;
 
+pub(crate) use crate::units::{parse_time, rfc3339};
 pub(crate) use epitome_measure::text_format::{count, one_line, short, tokens, wrapped};
 
 /// `2026-01-05 10:12`, in the user's time zone.
@@ -21,25 +22,6 @@ fn zoned(time: Timestamp, format: &str) -> String {
         Ok(timestamp) => timestamp.to_zoned(TimeZone::system()).strftime(format).to_string(),
         Err(_) => format!("{} ms", time.0),
     }
-}
-
-/// RFC 3339 in UTC, for programs.
-pub(crate) fn rfc3339(time: Timestamp) -> Option<String> {
-    jiff::Timestamp::from_millisecond(time.0).ok().map(|timestamp| timestamp.to_string())
-}
-
-/// A time as people write it: RFC 3339, or a date.
-pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
-    if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
-        return Ok(Timestamp(timestamp.as_millisecond()));
-    }
-    let civil = text
-        .parse::<jiff::civil::DateTime>()
-        .or_else(|_| text.parse::<jiff::civil::Date>().map(|date| date.at(0, 0, 0, 0)));
-    let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::system()));
-    zoned.map(|zoned| Timestamp(zoned.timestamp().as_millisecond())).map_err(|_| {
-        "expected a time such as 2026-01-05, 2026-01-05T10:12 or 2026-01-05T10:12:00Z".to_owned()
-    })
 }
 
 /// The current time.

@@ -8,6 +8,7 @@ mod eval;
 mod gateway;
 mod growth;
 mod harness;
+mod mcp;
 mod real_data;
 mod replay;
 mod resume;

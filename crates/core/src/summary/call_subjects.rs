@@ -12,7 +12,7 @@ pub(super) const MAX_SUBJECT_CHARS: usize = 120;
 
 /// What a call was about, in words that stay the same: a command, or the tool and its target, which is a file or the first
 /// text that it was given.
-pub(super) fn subject(call: &ToolCall, done: &[ToolEffect]) -> String {
+pub fn subject(call: &ToolCall, done: &[ToolEffect]) -> String {
     let command = done.iter().find_map(|effect| match effect {
         ToolEffect::Ran { command, .. } => Some(command),
         _ => None,

@@ -28,19 +28,20 @@ mod user_quotes;
 use serde::{Deserialize, Serialize};
 
 use self::tools::FileChange;
-pub(crate) use self::{
-    extraction::text,
-    item_set::ItemSet,
-    sentences::{SentenceForm, list_entry, one_line, sentences, split_sentences},
-    tool_activity::TAKEN_BACK_NOTE,
-};
 pub use self::{
+    call_subjects::subject as call_subject,
     extraction::{summarise, summarise_for},
     focus::SummaryFocus,
     item_set::{MAX_CONSTRAINTS, SectionCaps},
     name_index::{IndexEntry, IndexedName},
     pins::{MAX_PIN_CHARS, MAX_PINS, PinError, check_pin},
     trail::{AnswerPart, CallEffect, CallEnding, FoldedRequest, Trail, TrailCall, TrailEntry, TrailKind},
+};
+pub(crate) use self::{
+    extraction::text,
+    item_set::ItemSet,
+    sentences::{SentenceForm, list_entry, one_line, sentences, split_sentences},
+    tool_activity::TAKEN_BACK_NOTE,
 };
 use crate::{seq_set::SeqSet, standing_context::StandingContext};
 

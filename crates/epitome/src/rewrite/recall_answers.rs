@@ -231,7 +231,8 @@ fn found(
                 .to_owned(),
         );
     };
-    let search = SearchQuery { words: query.clone(), scope: SearchScope::Thread(thread), limit: PLACES };
+    let scope = SearchScope::Thread(thread);
+    let search = SearchQuery { scope, limit: PLACES, ..SearchQuery::everything(query.as_str()) };
     let hits = store.search(&search).map_err(|error| error.to_string())?;
     let mut text = String::new();
     for hit in &hits {

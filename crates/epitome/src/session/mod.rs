@@ -546,7 +546,7 @@ impl Session {
     /// Searches all events of the session, shown or not.
     pub async fn search(&self, words: &str) -> Result<Vec<SearchHit>, SessionError> {
         let search =
-            SearchQuery { words: words.to_owned(), scope: SearchScope::Thread(self.thread()), limit: 20 };
+            SearchQuery { scope: SearchScope::Thread(self.thread()), ..SearchQuery::everything(words) };
         self.on_engine(move |engine| Ok(engine.store.search(&search)?)).await
     }
 

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     StoreError, ThreadStart,
     records::{
-        CreateOutcome, HitLocation, LedgerEntry, LedgerFilter, SearchHit, SearchQuery, SearchScope,
-        SnippetPart,
+        CreateOutcome, HitLocation, LedgerEntry, LedgerFilter, NewSession, SearchFilter, SearchHit,
+        SearchQuery, SearchScope, SessionFilter, SnippetPart,
     },
 };
 
@@ -18,6 +18,7 @@ checks! {
     the_ledger_is_kept_listed_and_linked,
     both_ledgers_are_searched_together_and_ranked,
     a_scope_limits_the_hits_and_not_the_other_way_round,
+    a_filter_chooses_hits_by_owner_label_kind_and_time,
     a_query_of_ten_thousand_words_is_a_query,
 }
 
@@ -145,7 +146,7 @@ fn a_scope_limits_the_hits_and_not_the_other_way_round(databases: &DatabaseFacto
     append(&*store, fork, vec![user("common own")]);
     store.ledger_add(&entry("mail", "1", 5, "common mail"), &[]).unwrap();
     let found = |scope: SearchScope, limit: usize| {
-        let hits = store.search(&SearchQuery { words: "common".into(), scope, limit }).unwrap();
+        let hits = store.search(&SearchQuery { scope, limit, ..SearchQuery::everything("common") }).unwrap();
         let mut texts: Vec<String> = hits
             .iter()
             .map(|hit| match &hit.found {
@@ -163,6 +164,53 @@ fn a_scope_limits_the_hits_and_not_the_other_way_round(databases: &DatabaseFacto
     assert_eq!(found(SearchScope::Session(session("other")), 9), ["common first", "common own"]);
     assert_eq!(found(SearchScope::Thread(fork), 9), ["common first", "common own"]);
     assert_eq!(found(SearchScope::Ledger, 1), ["1"]);
+}
+
+fn a_filter_chooses_hits_by_owner_label_kind_and_time(databases: &DatabaseFactory<'_>) {
+    let place = databases();
+    let store = place.open();
+    let mine = root(&*store, "mine");
+    append(&*store, mine, events(Seq(1), "ua"));
+    let theirs =
+        NewSession { principal: "them".into(), ..NewSession::with_title(session("theirs"), "theirs") };
+    store.create_session(&theirs).unwrap();
+    let other = in_session(&*store, "theirs", "their thread", ThreadStart::Root);
+    append(&*store, other, vec![user("message of theirs")]);
+    store.add_label(session("mine"), "project:/src").unwrap();
+    append(&*store, mine, vec![user("message of mine")]);
+    store.ledger_add(&entry("mail", "1", 5, "message by mail"), &[]).unwrap();
+    let found = |filter: SearchFilter| {
+        let hits = store.search(&SearchQuery { filter, ..SearchQuery::everything("message of") }).unwrap();
+        hits.len()
+    };
+    let of = |principal: Option<&str>, label: Option<&str>| SearchFilter {
+        sessions: SessionFilter { principal: principal.map(Into::into), label: label.map(Into::into) },
+        ..SearchFilter::default()
+    };
+    assert_eq!(found(SearchFilter::default()), 2);
+    assert_eq!(found(SearchFilter { skip: 1, ..SearchFilter::default() }), 1);
+    assert_eq!(found(of(Some("them"), None)), 1);
+    assert_eq!(found(of(Some(""), None)), 1);
+    assert_eq!(found(of(Some("nobody"), None)), 0);
+    assert_eq!(found(of(None, Some("project:/src"))), 1);
+    assert_eq!(found(of(Some("them"), Some("project:/src"))), 0);
+    assert_eq!(found(SearchFilter { kind: Some("user_said".into()), ..SearchFilter::default() }), 2);
+    assert_eq!(found(SearchFilter { kind: Some("tool_returned".into()), ..SearchFilter::default() }), 0);
+    assert_eq!(found(SearchFilter { since: Some(Timestamp(i64::MAX)), ..SearchFilter::default() }), 0);
+    let latest = |filter: &SessionFilter, limit: usize| {
+        let rows = store.latest_sessions(filter, limit).unwrap();
+        rows.into_iter().map(|row| row.title).collect::<Vec<_>>()
+    };
+    assert_eq!(latest(&SessionFilter::default(), 9).len(), 2);
+    assert_eq!(latest(&SessionFilter::default(), 1).len(), 1);
+    assert_eq!(latest(&of(Some("them"), None).sessions, 9), ["theirs"]);
+    assert_eq!(latest(&of(None, Some("project:/src")).sessions, 9).len(), 1);
+    let rows = |name: &str| {
+        store.abbreviated_threads(name).unwrap().into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&mine.short()), [mine]);
+    assert_eq!(rows(&other.to_string()), [other]);
+    assert_eq!(rows("nothing"), []);
 }
 
 fn a_query_of_ten_thousand_words_is_a_query(databases: &DatabaseFactory<'_>) {

@@ -51,7 +51,8 @@ use crate::{
     options::StoreOptions,
     records::{
         AuditLine, BackupProgress, CreateOutcome, DoctorReport, ErasureReport, LedgerEntry, LedgerFilter,
-        NewFork, NewSession, ScrubState, SearchHit, SearchQuery, SessionName, SessionRow, ThreadRow, TurnRow,
+        NewFork, NewSession, ScrubState, SearchHit, SearchQuery, SessionFilter, SessionName, SessionRow,
+        ThreadRow, TurnRow,
     },
     thread_head::ThreadHead,
     traits::{DerivedData, EventLog, LAST_SESSION, LedgerStore, SessionStore, Store, StoreMaintenance},
@@ -307,6 +308,12 @@ impl SessionStore for SqliteStore {
         self.lend_derived("listing sessions", |connection| sessions::rows(connection, self.tokenizer()))
     }
 
+    fn latest_sessions(&self, filter: &SessionFilter, limit: usize) -> Result<Vec<SessionRow>, StoreError> {
+        self.lend_derived("listing sessions", |connection| {
+            sessions::latest(connection, self.tokenizer(), filter, limit)
+        })
+    }
+
     fn session(&self, id: SessionId) -> Result<SessionRow, StoreError> {
         self.lend_derived("reading a session", |connection| sessions::row(connection, self.tokenizer(), id))
     }
@@ -360,6 +367,10 @@ impl SessionStore for SqliteStore {
             let made = thread_view::thread(connection, id)?.ok_or(StoreError::UnknownThread(id))?;
             thread_view::thread_row(connection, made)
         })
+    }
+
+    fn abbreviated_threads(&self, name: &str) -> Result<Vec<ThreadRow>, StoreError> {
+        self.lend("finding a thread", |connection| sessions::abbreviated_threads(connection, name))
     }
 }
 

@@ -9,7 +9,9 @@ use epitome_core::{EventId, Seq, ThreadId, event::Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{codec, sessions, sqlite_error::SqliteError, thread_view};
-use crate::records::{HitLocation, SearchHit, SearchQuery, SearchScope, SnippetPart};
+use crate::records::{
+    HitLocation, SearchFilter, SearchHit, SearchQuery, SearchScope, SessionFilter, SnippetPart,
+};
 
 /// Around a match in a snippet. Private-use characters: no text contains them by accident.
 const MATCH_START: char = '\u{F5A1E}';
@@ -27,14 +29,41 @@ pub(super) fn search(connection: &Connection, search: &SearchQuery) -> Result<Ve
         connection.prepare_cached("SELECT rowid, rank FROM search WHERE search MATCH ?1 ORDER BY rank")?;
     let mut rows = best.query([&query])?;
     let mut hits = Vec::new();
+    let mut skipped = 0;
     while hits.len() < search.limit {
         let Some(row) = rows.next()? else { break };
         let (id, rank): (i64, f64) = (row.get(0)?, row.get(1)?);
-        if let Some((found, time)) = place.find(connection, id)? {
+        if let Some((found, time)) = place.find(connection, id)?
+            && is_wanted(connection, &search.filter, &found, time)?
+        {
+            if skipped < search.filter.skip {
+                skipped += 1;
+                continue;
+            }
             hits.push(SearchHit { found, time, score: -rank, snippet: snippet(connection, &query, id)? });
         }
     }
     Ok(hits)
+}
+
+/// Returns true if a hit is one of the filter's.
+fn is_wanted(
+    connection: &Connection,
+    filter: &SearchFilter,
+    found: &HitLocation,
+    time: Option<Timestamp>,
+) -> Result<bool, SqliteError> {
+    let SearchFilter { sessions: owners, since, kind, skip: _ } = filter;
+    if since.is_some_and(|since| time.is_none_or(|time| time < since)) {
+        return Ok(false);
+    }
+    match found {
+        _ if *owners == SessionFilter::default() && kind.is_none() => Ok(true),
+        HitLocation::Ledger { .. } => Ok(false),
+        HitLocation::Event { session, kind: of, .. } => {
+            Ok(kind.as_ref().is_none_or(|kind| kind == of) && sessions::is_of(connection, *session, owners)?)
+        }
+    }
 }
 
 /// The words in SQLite's query language, or `None` if there are none to search for.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::{SessionCandidate, StoreError},
     log::{NewThread, ThreadStart},
-    records::{CreateOutcome, NewFork, NewSession, SessionName, SessionRow, ThreadRow},
+    records::{CreateOutcome, NewFork, NewSession, SessionFilter, SessionName, SessionRow, ThreadRow},
     thread_head::ThreadHead,
 };
 
@@ -188,6 +188,70 @@ pub(super) fn threads(connection: &Connection, session: SessionId) -> Result<Vec
 /// All sessions, the most recently active first.
 pub(super) fn rows(connection: &Connection, tokenizer: Option<&str>) -> Result<Vec<SessionRow>, SqliteError> {
     select(connection, tokenizer, None)
+}
+
+/// The most recently active sessions of a filter.
+pub(super) fn latest(
+    connection: &Connection,
+    tokenizer: Option<&str>,
+    filter: &SessionFilter,
+    limit: usize,
+) -> Result<Vec<SessionRow>, SqliteError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT sessions.id
+         FROM sessions
+         LEFT JOIN threads ON threads.session = sessions.id
+         LEFT JOIN totals ON totals.thread = threads.id
+         WHERE (?1 IS NULL OR principal = ?1)
+            AND (?2 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE session = sessions.id AND label = ?2))
+         GROUP BY sessions.id ORDER BY coalesce(max(last_time), created) DESC, sessions.id LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![filter.principal, filter.label, limit])?;
+    let mut sessions = Vec::new();
+    while let Some(found) = rows.next()? {
+        sessions.push(row(connection, tokenizer, codec::session(found, 0)?)?);
+    }
+    Ok(sessions)
+}
+
+/// Returns true if a session is one of a filter's.
+pub(super) fn is_of(
+    connection: &Connection,
+    session: SessionId,
+    filter: &SessionFilter,
+) -> Result<bool, SqliteError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT (?2 IS NULL OR principal = ?2)
+            AND (?3 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE session = ?1 AND label = ?3))
+         FROM sessions WHERE id = ?1",
+    )?;
+    let values = params![session.blob(), filter.principal, filter.label];
+    Ok(statement.query_row(values, |row| row.get(0)).optional()?.unwrap_or(false))
+}
+
+/// The threads that a name abbreviates. The id's own text is compared, because only it knows its forms.
+pub(super) fn abbreviated_threads(
+    connection: &Connection,
+    name: &str,
+) -> Result<Vec<ThreadRow>, SqliteError> {
+    let mut statement = connection.prepare_cached("SELECT id FROM threads ORDER BY number")?;
+    let mut rows = statement.query([])?;
+    let mut meant = Vec::new();
+    while let Some(row) = rows.next()? {
+        let thread = codec::thread(row, 0)?;
+        if thread.matches_abbreviation(name) {
+            meant.push(thread);
+        }
+    }
+    if meant.iter().any(|thread| thread.short() == name) {
+        meant.retain(|thread| thread.short() == name);
+    }
+    let known = |thread| {
+        let made = thread_view::thread(connection, thread)?.ok_or(StoreError::UnknownThread(thread))?;
+        thread_view::thread_row(connection, made)
+    };
+    meant.into_iter().map(known).collect()
 }
 
 /// One session.

@@ -4,7 +4,7 @@ use epitome_core::{SessionId, ThreadId};
 
 use crate::{
     error::StoreError,
-    records::{CreateOutcome, NewFork, NewSession, SessionName, SessionRow, ThreadRow},
+    records::{CreateOutcome, NewFork, NewSession, SessionFilter, SessionName, SessionRow, ThreadRow},
     thread_head::ThreadHead,
 };
 
@@ -18,6 +18,9 @@ pub trait SessionStore: Send + Sync {
 
     /// All sessions, the most recently active first.
     fn sessions(&self) -> Result<Vec<SessionRow>, StoreError>;
+
+    /// The most recently active sessions of a filter, at most `limit`. Nothing is counted of the others.
+    fn latest_sessions(&self, filter: &SessionFilter, limit: usize) -> Result<Vec<SessionRow>, StoreError>;
 
     /// One session.
     fn session(&self, id: SessionId) -> Result<SessionRow, StoreError>;
@@ -50,4 +53,8 @@ pub trait SessionStore: Send + Sync {
 
     /// One thread.
     fn thread(&self, id: ThreadId) -> Result<ThreadRow, StoreError>;
+
+    /// The threads that `name` abbreviates, as handles write it. The short form, in which they are written, goes before the
+    /// beginning of an id, which threads made at about the same time share.
+    fn abbreviated_threads(&self, name: &str) -> Result<Vec<ThreadRow>, StoreError>;
 }

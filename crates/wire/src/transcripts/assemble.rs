@@ -64,7 +64,7 @@ pub(crate) fn single_thread_session(
         start: TranscriptThreadStart::Root,
         events,
     };
-    TranscriptSession { id, key: key.into(), title, threads: vec![thread], head }
+    TranscriptSession { id, key: key.into(), title, folder: None, threads: vec![thread], head }
 }
 
 /// The number that the next event of a thread will have.

@@ -96,6 +96,8 @@ pub struct TranscriptSession {
     pub key: String,
     /// Title, if the agent recorded one.
     pub title: Option<String>,
+    /// Folder in which the agent worked, if it recorded one.
+    pub folder: Option<String>,
     /// The threads: parents before their forks, the main one first.
     pub threads: Vec<TranscriptThread>,
     /// Newest thread of the session.

@@ -177,7 +177,7 @@ impl ThreadTree {
         head: ThreadIndex,
     ) -> TranscriptSession {
         let head = self.id(head);
-        TranscriptSession { id: self.session, key, title, threads: self.list, head }
+        TranscriptSession { id: self.session, key, title, folder: None, threads: self.list, head }
     }
 
     fn add(

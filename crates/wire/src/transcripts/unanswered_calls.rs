@@ -164,6 +164,7 @@ mod tests {
             id: SessionId::derived(&["s"]),
             key: "s".to_owned(),
             title: None,
+            folder: None,
             head: threads[0].id,
             threads,
         };

@@ -32,6 +32,7 @@ fn a_fork_sees_what_its_parents_held_where_it_left_them() {
         id: SessionId::derived(&["session"]),
         key: "session".to_owned(),
         title: None,
+        folder: None,
         threads: vec![
             thread("main", TranscriptThreadStart::Root, "a b c d"),
             thread("fork", fork("main", 2), "e f g"),

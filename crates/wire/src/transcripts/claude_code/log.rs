@@ -32,6 +32,8 @@ use crate::{
 pub(super) struct ClaudeLog {
     threads: ThreadTree,
     key: String,
+    /// Folder that the first line with one names: later ones may name a folder below it.
+    folder: Option<String>,
     /// The thread the conversation stands at.
     head: ThreadIndex,
     /// The events of each line.
@@ -77,6 +79,7 @@ impl ClaudeLog {
         Self {
             threads: ThreadTree::new(session, TranscriptThreadStart::Root),
             key,
+            folder: None,
             head: ThreadTree::MAIN,
             spans: HashMap::new(),
             prompts: HashSet::new(),
@@ -98,12 +101,16 @@ impl ClaudeLog {
 
     /// The session as it is now.
     pub(super) fn into_session(self, title: Option<String>) -> TranscriptSession {
-        self.threads.into_session(self.key, title, self.head)
+        let folder = self.folder;
+        TranscriptSession { folder, ..self.threads.into_session(self.key, title, self.head) }
     }
 
     /// Logs a line.
     pub(super) fn take(&mut self, number: u64, kind: &str, line: &Json<'_>, reading: &mut TranscriptFile) {
         self.meet(number, line, &mut reading.warnings);
+        if self.folder.is_none() {
+            self.folder = line.text_at("cwd").map(str::to_owned);
+        }
         let uuid = line.text_at("uuid").unwrap_or_default();
         if !uuid.is_empty() && self.knows(uuid) {
             return reading.skip("repeated line");

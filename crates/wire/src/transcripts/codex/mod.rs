@@ -20,7 +20,8 @@ use epitome_core::{
 };
 
 use super::{
-    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptThreadStart, TranscriptWarning,
+    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptSession, TranscriptThreadStart,
+    TranscriptWarning,
     assemble::session_id,
     json_lines::{TranscriptLimits, values},
     threads::{ThreadIndex, ThreadPosition, ThreadTree, main_thread, session_identity},
@@ -63,7 +64,8 @@ pub(crate) fn read(
         }
     }
     let rollout = rollout.ok_or_else(|| TranscriptError::nothing("Codex", &reading.warnings))?;
-    reading.sessions.push(rollout.threads.into_session(rollout.key, rollout.title, rollout.thread));
+    let CodexRollout { threads, key, title, folder, thread, .. } = rollout;
+    reading.sessions.push(TranscriptSession { folder, ..threads.into_session(key, title, thread) });
     Ok(reading)
 }
 
@@ -76,6 +78,7 @@ struct CodexRollout {
     asked: Vec<ThreadPosition>,
     key: String,
     title: Option<String>,
+    folder: Option<String>,
     /// The sessions whose `session_meta` was met.
     met: BTreeSet<String>,
     model: Option<ModelName>,
@@ -128,6 +131,7 @@ impl CodexRollout {
             asked: Vec::new(),
             key,
             title: None,
+            folder: text("cwd").map(str::to_owned),
             met: BTreeSet::new(),
             model: None,
             call: CodexCall::default(),

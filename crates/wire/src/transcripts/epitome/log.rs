@@ -169,7 +169,14 @@ impl ExportLog {
             if at == reading.sessions.len() {
                 let head = names[thread.head].0;
                 let (id, key) = (session_of(thread.id), thread.id.to_string());
-                reading.sessions.push(TranscriptSession { id, key, title: None, threads: Vec::new(), head });
+                reading.sessions.push(TranscriptSession {
+                    id,
+                    key,
+                    title: None,
+                    folder: None,
+                    threads: Vec::new(),
+                    head,
+                });
             }
             let start = match thread.parent {
                 None => TranscriptThreadStart::Root,

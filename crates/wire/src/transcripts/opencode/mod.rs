@@ -75,6 +75,7 @@ pub(super) fn read(key: &str, json: &str, reading: &mut TranscriptFile) -> Resul
     let title = info.text_at("title").filter(|title| !title.is_empty()).map(str::to_owned);
     let mut session =
         single_thread_session(session_id(TranscriptFormat::Opencode, key), key, title, log.events);
+    session.folder = info.text_at("directory").map(str::to_owned);
     if let Some(parent) = info.text_at("parentID") {
         let by = thread_id(session_id(TranscriptFormat::Opencode, parent), MAIN_THREAD_NAME);
         session.threads[0].start = TranscriptThreadStart::Spawned { by: Some(by), call: None };

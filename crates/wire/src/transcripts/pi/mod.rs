@@ -17,7 +17,8 @@ use epitome_core::{
 };
 
 use super::{
-    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptThreadStart, TranscriptWarning,
+    TranscriptError, TranscriptFile, TranscriptFormat, TranscriptSession, TranscriptThreadStart,
+    TranscriptWarning,
     json_lines::{TranscriptLimits, values},
     threads::{ThreadPosition, ThreadTree, session_identity},
     time::parse_time,
@@ -51,7 +52,8 @@ pub(crate) fn read(
         }
     }
     let tree = tree.ok_or_else(|| TranscriptError::nothing("pi", &reading.warnings))?;
-    reading.sessions.push(tree.threads.into_session(tree.key, tree.title, tree.last.thread));
+    let PiTree { threads, key, title, folder, last, .. } = tree;
+    reading.sessions.push(TranscriptSession { folder, ..threads.into_session(key, title, last.thread) });
     Ok(reading)
 }
 
@@ -60,6 +62,7 @@ struct PiTree {
     threads: ThreadTree,
     key: String,
     title: Option<String>,
+    folder: Option<String>,
     /// Events of each entry, by id.
     spans: HashMap<String, PiSpan>,
     /// Events of each entry, by its index in the file; the header is the first.
@@ -92,7 +95,8 @@ impl PiTree {
         let (session, key) = session_identity(TranscriptFormat::Pi, own, name);
         let threads = ThreadTree::new(session, TranscriptThreadStart::Root);
         let last = threads.end(ThreadTree::MAIN);
-        Self { threads, key, title: None, spans: HashMap::new(), order: Vec::new(), last }
+        let folder = header.text_at("cwd").map(str::to_owned);
+        Self { threads, key, title: None, folder, spans: HashMap::new(), order: Vec::new(), last }
     }
 
     fn take(&mut self, number: u64, entry: &Json<'_>, reading: &mut TranscriptFile) {
