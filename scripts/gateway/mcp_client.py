@@ -20,7 +20,7 @@ def transcript(folder):
         ("assistant", call("t2", "Edit", edit)),
         ("user", back("t2", "The file has been updated.")),
         ("assistant", call("t3", "Bash", test)),
-        ("user", back("t3", "test result: ok. 4 passed")),
+        ("user", back("t3", "test result: ok. 4 passed\n" + "".join(f"test parser::case_{n} ... ok\n" for n in range(300)))),
         ("assistant", [{"type": "text", "text": "The parser works again."}]),
     ]
     for number, (kind, content) in enumerate(said * 12):
@@ -45,18 +45,18 @@ async def main(program):
     rows, missed = [], []
     async with stdio_client(server) as (read, write), ClientSession(read, write) as client:
         opened = await client.initialize()
-        rows.append(["initialize", opened.serverInfo.name, opened.protocolVersion, "", ""])
+        rows.append(["initialize", opened.server_info.name, opened.protocol_version, "", ""])
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
 
         async def call(name, **arguments):
             begun = time.monotonic()
             answer = await client.call_tool(name, arguments)
             took = (time.monotonic() - begun) * 1000
-            data = answer.structuredContent or {}
+            data = answer.structured_content or {}
             size = len(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
-            well = not answer.isError and size <= LARGEST and "data" in data.get("notice", "")
+            well = not answer.is_error and size <= LARGEST and "data" in data.get("notice", "")
             hint = tools[name].annotations
-            hints = "reads" if hint.readOnlyHint else "adds"
+            hints = "reads" if hint.read_only_hint else "adds"
             rows.append([name, hints, f"{size} B", f"{took:.0f} ms", "yes" if well else f"no: {answer.content[0].text[:80]}"])
             if not well:
                 missed.append(name)
@@ -82,8 +82,8 @@ async def main(program):
             made = await client.get_prompt(prompt.name, given)
             rows.append(["prompt", prompt.name, f"{len(made.messages[0].content.text)} B", "", "yes"])
         refused = await client.call_tool("recall", {"handle": "nonsense"})
-        rows.append(["recall", "a wrong handle", "", "", "refused" if refused.isError else "no"])
-        if not refused.isError:
+        rows.append(["recall", "a wrong handle", "", "", "refused" if refused.is_error else "no"])
+        if not refused.is_error:
             missed.append("error")
     for row in rows:
         print("  ".join(f"{cell:<14}" for cell in row).rstrip())

@@ -3,7 +3,9 @@
 mod cli;
 mod config;
 mod gateway;
+mod hooks;
 mod mcp;
+mod setup;
 mod units;
 
 use std::{io, process::ExitCode};

@@ -12,12 +12,17 @@ use epitome::{
     wire::transcripts::{TranscriptError, TranscriptLimits},
 };
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     output::{BOLD, CliOutput, DIM, NAME, NOTE},
     parallel::for_all,
     store_lookup::DatabaseLocation,
     text_format,
+};
+use crate::{
+    hooks::watch::{WatchLock, transcript_folders, watch as watch_transcripts},
+    setup::AgentHome,
 };
 
 /// Number of sessions above which they are summed up instead of listed.
@@ -30,8 +35,13 @@ tau-bench, tau2, plain OpenAI or Anthropic messages, and what `export --format j
 the content. Importing a file again appends only what is new.")]
 pub(crate) struct ImportArgs {
     /// Transcripts, or folders of them.
-    #[arg(required = true, value_name = "FILE|DIR")]
+    #[arg(required_unless_present = "watch", value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
+
+    /// Go on reading transcripts as they grow: the named ones, or else those of Claude Code, Codex and pi. It ends when nothing
+    /// has grown for half an hour, and at once if another process watches already.
+    #[arg(long)]
+    watch: bool,
 
     /// Longest line in bytes; longer ones are reported and left out.
     #[arg(long, value_name = "BYTES", default_value_t = TranscriptLimits::default().line)]
@@ -90,8 +100,15 @@ struct SkippedFileJson<'a> {
     warnings: Vec<String>,
 }
 
-pub(crate) fn run(args: &ImportArgs, store: &DatabaseLocation, out: CliOutput) -> anyhow::Result<ExitCode> {
-    let store = store.open()?;
+pub(crate) fn run(
+    args: &ImportArgs,
+    location: &DatabaseLocation,
+    out: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    if args.watch {
+        return watch(args, location, out);
+    }
+    let store = location.open()?;
     let limits = TranscriptLimits { line: args.max_line, decompressed: args.max_unpacked };
     let mut report = ImportReport::new(out, args.verbose);
     let mut sources = Vec::new();
@@ -110,6 +127,33 @@ pub(crate) fn run(args: &ImportArgs, store: &DatabaseLocation, out: CliOutput) -
         |source, result| report.file(source, result),
     )?;
     report.finish()
+}
+
+/// Reads transcripts as they grow.
+fn watch(args: &ImportArgs, location: &DatabaseLocation, mut out: CliOutput) -> anyhow::Result<ExitCode> {
+    let Some(_lock) = WatchLock::take(&location.data_folder()?)? else {
+        anstream::eprintln!("{NOTE}note:{NOTE:#} another process watches already");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let store = location.open()?;
+    let folders =
+        if args.paths.is_empty() { transcript_folders(&AgentHome::of_user()?) } else { args.paths.clone() };
+    watch_transcripts(&*store, &folders, |path, read| {
+        let file = path.display().to_string();
+        if out.is_json() {
+            return match read {
+                Ok(appended) => out.object(&json!({"file": file, "appended": appended})),
+                Err(error) => out.object(&json!({"file": file, "error": error})),
+            };
+        }
+        match read {
+            Ok(0) => Ok(()),
+            Ok(appended) => out.line(format_args!("{file}: {}", text_format::count(appended, "new event"))),
+            // Folders hold other files too, and a transcript may be read between two of its lines.
+            Err(error) => out.line(format_args!("{DIM}{file}: {error}{DIM:#}")),
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn file_name(path: &Path) -> String {

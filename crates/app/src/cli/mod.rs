@@ -17,6 +17,7 @@ mod export;
 mod fork;
 mod handoff;
 mod history;
+mod hook;
 mod import;
 mod jobs;
 mod last;
@@ -37,6 +38,7 @@ mod search;
 mod serve;
 mod session_args;
 mod sessions;
+mod setup;
 mod show;
 mod store_lookup;
 mod structured_summary;
@@ -144,6 +146,10 @@ enum CliCommand {
     Config(config::ConfigArgs),
     /// Serve recorded sessions to an agent by the Model Context Protocol, on standard input and output.
     Mcp(mcp::McpArgs),
+    /// Write hooks, the MCP server or the gateway into an agent's settings, or take them out again.
+    Setup(setup::SetupArgs),
+    /// Answer an agent's hook: the facts of a session around its compaction, and earlier failures.
+    Hook(hook::HookArgs),
     /// Replay sessions under several policies: what each would have cost and lost.
     Replay(replay::ReplayArgs),
     /// Check requests made from sessions at many budgets and in every format.
@@ -206,6 +212,8 @@ impl Cli {
                 drop(out);
                 mcp::run(&args, store)
             }
+            CliCommand::Setup(args) => setup::run(&args, &store, out),
+            CliCommand::Hook(args) => hook::run(&args, &store, out),
             CliCommand::Replay(args) => replay::run(&args, &store, out),
             CliCommand::Sweep(args) => sweep::run(&args, out),
             CliCommand::Eval(args) => eval::run(&args, out),
