@@ -30,8 +30,8 @@ pub(crate) struct HookArgs {
     /// Event, as the agent names it.
     event: String,
 
-    /// Say nothing if the answer takes longer than so many milliseconds. By default 140 before a call, and 2000 around a
-    /// compaction, which takes seconds anyway.
+    /// Say nothing if the answer takes longer than so many milliseconds. By default 140 before a call, and 8000 around a
+    /// compaction, which takes longer anyway.
     #[arg(long, value_name = "MS")]
     deadline: Option<u64>,
 }
@@ -45,19 +45,21 @@ pub(crate) fn run(
     mut out: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let data = location.data_folder();
-    let said = match answered(args, location) {
-        Ok(said) => said,
-        Err(error) => {
-            if let Ok(data) = &data {
-                // There is nobody to tell that telling failed.
-                let _ = log(data, &format!("{} {}: {error:#}", args.agent.name(), args.event));
-            }
-            String::new()
+    let failed = |error: &anyhow::Error| {
+        if let Ok(data) = &data {
+            // There is nobody to tell that telling failed.
+            let _ = log(data, &format!("{} {}: {error:#}", args.agent.name(), args.event));
         }
     };
-    if !said.is_empty() {
+    match answered(args, location) {
         // An agent that went away needs no answer.
-        let _ = out.line(&said);
+        Ok(said) if !said.is_empty() => drop(out.line(&said)),
+        Ok(_) => {}
+        Err(error) => failed(&error),
+    }
+    let watching = location.data_folder().and_then(|data| watch::ensure_running(&data, location.named()));
+    if let Err(error) = watching {
+        failed(&error);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -68,10 +70,10 @@ fn answered(args: &HookArgs, location: &DatabaseLocation) -> anyhow::Result<Stri
     std::io::stdin().lock().read_to_string(&mut input).context("cannot read standard input")?;
     let data = location.data_folder()?;
     let is_before_call = matches!(args.event.as_str(), "PreToolUse" | "UserPromptSubmit");
-    let deadline = Duration::from_millis(args.deadline.unwrap_or(if is_before_call { 140 } else { 2_000 }));
+    let deadline = Duration::from_millis(args.deadline.unwrap_or(if is_before_call { 140 } else { 8_000 }));
     let (send, receive) = mpsc::channel();
-    let (agent, event, folder) = (args.agent, args.event.clone(), data.clone());
-    let opening = DatabaseLocation::new(location.named().map(Path::to_owned));
+    let (agent, event, folder) = (args.agent, args.event.clone(), data);
+    let opening = location.clone();
     thread::spawn(move || {
         let made = opening.open().and_then(|store| {
             let call = HookCall { agent, event: &event, input: &input, data: &folder };
@@ -80,15 +82,13 @@ fn answered(args: &HookArgs, location: &DatabaseLocation) -> anyhow::Result<Stri
         // Nobody listens any more after the deadline.
         let _ = send.send(made);
     });
-    let made = match receive.recv_timeout(deadline) {
+    match receive.recv_timeout(deadline) {
         Ok(made) => made,
         Err(mpsc::RecvTimeoutError::Timeout) => {
             Err(anyhow::anyhow!("no answer within {} ms", deadline.as_millis()))
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(anyhow::anyhow!("the answer was not finished")),
-    };
-    watch::ensure_running(&data, location.named())?;
-    made
+    }
 }
 
 /// Writes a line into the log. It names no content of a session.

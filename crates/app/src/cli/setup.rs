@@ -27,6 +27,7 @@ use crate::setup::{
   epitome setup claude-code --undo                      every file as it was, byte for byte
 
 What you chose yourself is never replaced, and every other byte of a file stays.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct SetupArgs {
     /// Agent to set up.
     agent: Option<SetupAgent>,

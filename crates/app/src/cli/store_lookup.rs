@@ -20,6 +20,7 @@ pub(crate) use epitome::queries::events;
 use crate::config::session_settings::{ConfigPath, SessionSettings};
 
 /// The database of this run, not yet opened.
+#[derive(Clone)]
 pub(crate) struct DatabaseLocation {
     path: Option<PathBuf>,
     config: ConfigPath,
@@ -67,11 +68,6 @@ impl DatabaseLocation {
             );
         };
         Ok(store)
-    }
-
-    /// Path of the database, if one was named.
-    pub(crate) fn named(&self) -> Option<&Path> {
-        self.path.as_deref()
     }
 
     /// Folder for what is kept beside the database.

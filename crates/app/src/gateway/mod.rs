@@ -13,6 +13,7 @@ mod errors;
 mod framing;
 mod headers;
 mod health;
+mod history_tools;
 mod io_timeout;
 mod lifecycle_metrics;
 pub(crate) mod metrics;

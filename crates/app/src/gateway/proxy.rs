@@ -22,7 +22,7 @@ use super::{
     compact_request::{CompactRequest, ProxyOutcome},
     decompress::{ContentCoding, expand},
     errors::{GatewayError, gateway_response},
-    headers,
+    headers, history_tools,
     metrics::{FinishedRequest, UnrecordedReason},
     outcome_header,
     outgoing_request::{ProxyError, record, send},
@@ -55,6 +55,7 @@ pub(super) async fn answer(
         Route::Greeting | Route::Health | Route::Ready => page(&gateway, route, &head.headers).await,
         Route::Metrics => counted(&gateway, &head.headers),
         Route::Savings => saved(&gateway, &head.headers),
+        Route::HistoryTools => history_tools::answer(&gateway, head, body).await,
         Route::Socket => Err(GatewayError::no_sockets()),
         Route::Unknown => Err(GatewayError::unknown_path()),
     };

@@ -34,6 +34,8 @@ pub(super) enum Route {
     Metrics,
     /// Savings by compaction.
     Savings,
+    /// Tools by which agents ask about recorded sessions.
+    HistoryTools,
     /// No known route.
     Unknown,
 }
@@ -102,6 +104,7 @@ impl Route {
             (&Method::GET | &Method::HEAD, "/readyz") => Self::Ready,
             (&Method::GET | &Method::HEAD, "/metrics") => Self::Metrics,
             (&Method::GET | &Method::HEAD, "/epitome/savings") => Self::Savings,
+            (_, "/mcp") => Self::HistoryTools,
             _ => Self::Unknown,
         }
     }
@@ -117,6 +120,7 @@ impl Route {
             | Self::Ready
             | Self::Metrics
             | Self::Savings
+            | Self::HistoryTools
             | Self::Unknown => client_format(headers).unwrap_or(Format::OpenaiChat),
         }
     }
@@ -295,6 +299,8 @@ mod tests {
         check("POST /metrics", &[], Route::Unknown);
         check("GET /epitome/savings?x=1", &[], Route::Savings);
         check("POST /epitome/savings", &[], Route::Unknown);
+        check("POST /mcp", &[], Route::HistoryTools);
+        check("POST /mcp/x", &[], Route::Unknown);
         check("GET /epitome/savings/", &[], Route::Unknown);
         check("GET /v1", &[], Route::Unknown);
         check("OPTIONS *", &[], Route::Unknown);

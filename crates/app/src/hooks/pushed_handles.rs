@@ -29,12 +29,16 @@ impl PushedHandles {
 
     /// Adds some.
     pub(super) fn add<'h>(&self, handles: impl Iterator<Item = &'h str>) -> anyhow::Result<()> {
-        let lines: String = handles.map(|handle| format!("{handle}\n")).collect();
+        let lines: Vec<&str> = handles.flat_map(|handle| [handle, "\n"]).collect();
         let added = || {
             if let Some(folder) = self.path.parent() {
                 fs::create_dir_all(folder)?;
             }
-            OpenOptions::new().create(true).append(true).open(&self.path)?.write_all(lines.as_bytes())
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&self.path)?
+                .write_all(lines.concat().as_bytes())
         };
         added().with_context(|| format!("cannot write {}", self.path.display()))
     }

@@ -79,8 +79,11 @@ impl HistoryServer {
             return Ok(Arc::clone(store));
         }
         let store = (self.open)()?;
-        // Only a convenience: a database that cannot be written is still searched.
-        if let Err(error) = label_projects(&*store, self.access.principal.as_deref(), LABELLED_SESSIONS) {
+        // Only a convenience: a database that cannot be written is still searched. Without a project nothing needs the labels.
+        let principal = self.access.principal.as_deref();
+        if self.access.project.is_some()
+            && let Err(error) = label_projects(&*store, principal, LABELLED_SESSIONS)
+        {
             tracing::debug!(%error, "projects of sessions were not looked up");
         }
         *opened = Some(Arc::clone(&store));
@@ -196,7 +199,7 @@ impl ServerHandler for HistoryServer {
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let given: JsonObject = request.arguments.unwrap_or_default();
-        let made = self.ask(move |context| prompts::get(context, &request.name, given)).await;
+        let made = self.ask(move |context| prompts::get(context, &request.name, &given)).await;
         made.map(Into::into).map_err(|error| ErrorData::invalid_params(error_text(&error), None))
     }
 }

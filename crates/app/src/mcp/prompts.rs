@@ -30,7 +30,11 @@ pub(super) fn listed() -> Vec<Prompt> {
 }
 
 /// Makes one.
-pub(super) fn get(context: &AnswerContext, name: &str, given: JsonObject) -> anyhow::Result<GetPromptResult> {
+pub(super) fn get(
+    context: &AnswerContext,
+    name: &str,
+    given: &JsonObject,
+) -> anyhow::Result<GetPromptResult> {
     let text = |name: &str| match given.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),

@@ -1,7 +1,7 @@
 //! Files as they are and as they shall be, until they are written.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -83,11 +83,13 @@ impl PlannedFiles {
     }
 
     fn file(&mut self, path: &Path) -> anyhow::Result<&mut PlannedFile> {
-        if !self.0.contains_key(path) {
-            let before = read(path)?;
-            self.0.insert(path.to_owned(), PlannedFile { after: before.clone(), before });
+        match self.0.entry(path.to_owned()) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => {
+                let before = read(path)?;
+                Ok(place.insert(PlannedFile { after: before.clone(), before }))
+            }
         }
-        Ok(self.0.get_mut(path).expect("it was put there above"))
     }
 }
 

@@ -74,7 +74,8 @@ fn is_key(line: &str, name: &str) -> bool {
 }
 
 fn indented(block: &[String], indent: &str, newline: &str) -> String {
-    block.iter().map(|line| format!("{indent}{line}{newline}")).collect()
+    let lines: Vec<String> = block.iter().map(|line| format!("{indent}{line}{newline}")).collect();
+    lines.concat()
 }
 
 /// Lines of the block `name` below `section`.

@@ -6,7 +6,7 @@
 import { spawn } from "node:child_process"
 
 const COMMAND = __EPITOME_COMMAND__
-const PATIENCE_MS = 3000
+const PATIENCE_MS = 9000
 
 function ask(event, question) {
   return new Promise((resolve) => {

@@ -14,6 +14,7 @@ mod crowd;
 mod doors;
 mod faults;
 mod functions;
+mod history_tools;
 mod hostile;
 mod http;
 mod injection;
