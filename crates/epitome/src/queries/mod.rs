@@ -148,13 +148,11 @@ impl SessionAccess {
 
 /// The thread that a session goes on with.
 pub fn head_thread(store: &dyn Store, session: &SessionRow) -> Result<ThreadRow, QueryError> {
-    match session.head {
-        Some(head) => Ok(store.thread(head)?),
-        None => {
-            let mut threads = store.threads(session.id)?;
-            if threads.is_empty() { Err(QueryError::NoThread(session.id)) } else { Ok(threads.remove(0)) }
-        }
+    if let Some(head) = session.head {
+        return Ok(store.thread(head)?);
     }
+    let mut threads = store.threads(session.id)?;
+    if threads.is_empty() { Err(QueryError::NoThread(session.id)) } else { Ok(threads.remove(0)) }
 }
 
 /// The pins of a thread.
