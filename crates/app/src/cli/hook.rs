@@ -39,11 +39,7 @@ pub(crate) struct HookArgs {
 /// Size at which the log begins anew.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
-pub(crate) fn run(
-    args: &HookArgs,
-    location: &DatabaseLocation,
-    mut out: CliOutput,
-) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &HookArgs, location: &DatabaseLocation, mut out: CliOutput) -> ExitCode {
     let data = location.data_folder();
     let failed = |error: &anyhow::Error| {
         if let Ok(data) = &data {
@@ -61,7 +57,7 @@ pub(crate) fn run(
     if let Err(error) = watching {
         failed(&error);
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 /// The answer, if it comes in time. What is still being recorded then is left to the watching process.

@@ -213,7 +213,7 @@ impl Cli {
                 mcp::run(&args, store)
             }
             CliCommand::Setup(args) => setup::run(&args, &store, out),
-            CliCommand::Hook(args) => hook::run(&args, &store, out),
+            CliCommand::Hook(args) => Ok(hook::run(&args, &store, out)),
             CliCommand::Replay(args) => replay::run(&args, &store, out),
             CliCommand::Sweep(args) => sweep::run(&args, out),
             CliCommand::Eval(args) => eval::run(&args, out),

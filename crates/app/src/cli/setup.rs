@@ -69,7 +69,7 @@ pub(crate) fn run(args: &SetupArgs, location: &DatabaseLocation, out: CliOutput)
     }
     let values = SetupValues {
         program: program()?,
-        database: location.named().map(|path| absolute(path)).transpose()?,
+        database: location.named().map(absolute).transpose()?,
         gateway: gateway.to_owned(),
     };
     let plan = PlannedSetup::new(agent, &wanted(args, agent), values, &home, &state)?;
@@ -156,11 +156,11 @@ impl SetupReport {
 
     fn changes(&mut self, changes: &[FileChange<'_>]) -> anyhow::Result<()> {
         if self.out.is_json() {
-            let changed: Vec<_> =
+            let listed: Vec<_> =
                 changes.iter().map(|change| json!({"file": change.path, "diff": change.diff})).collect();
             return self
                 .out
-                .object(&json!({"agent": self.agent.name(), "dry_run": self.dry_run, "changed": changed}));
+                .object(&json!({"agent": self.agent.name(), "dry_run": self.dry_run, "changed": listed}));
         }
         for change in changes {
             self.out.line(format_args!("{NAME}{}{NAME:#}", change.path.display()))?;

@@ -171,7 +171,7 @@ impl SetupAgent {
             }
             (Self::ClaudeCode, SetupPart::Mcp) => files.edit(&home.claude_state(), |text| {
                 let server = json!({"type": "stdio", "command": to.program, "args": to.mcp_arguments()});
-                Ok(json_edit::set_member(or_empty(text), &["mcpServers", NAME], &server)?)
+                json_edit::set_member(or_empty(text), &["mcpServers", NAME], &server)
             }),
             (Self::ClaudeCode, SetupPart::Gateway) => files.edit(&folder.join("settings.json"), |text| {
                 set_new(text, &["env", "ANTHROPIC_BASE_URL"], &to.gateway)
@@ -192,7 +192,7 @@ impl SetupAgent {
                 let command: Vec<String> =
                     std::iter::once(to.program.clone()).chain(to.mcp_arguments()).collect();
                 let server = json!({"type": "local", "command": command, "enabled": true});
-                Ok(json_edit::set_member(or_empty(text), &["mcp", NAME], &server)?)
+                json_edit::set_member(or_empty(text), &["mcp", NAME], &server)
             }),
             (Self::Opencode, SetupPart::Gateway) => files.edit(&opencode_settings(&folder), |text| {
                 let address = format!("{}/v1", to.gateway);
@@ -233,7 +233,7 @@ impl SetupAgent {
                     remove_if(&text, &["env", "ANTHROPIC_BASE_URL"], &to.gateway)
                 })?;
                 files.edit_if_exists(&home.claude_state(), |text| {
-                    Ok(json_edit::remove_member(text, &["mcpServers", NAME])?)
+                    json_edit::remove_member(text, &["mcpServers", NAME])
                 })
             }
             Self::Codex => {

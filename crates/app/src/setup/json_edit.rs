@@ -44,17 +44,15 @@ pub(super) fn set_member(text: &str, path: &[&str], value: &Value) -> anyhow::Re
         let JsonKind::Object(members) = &node.kind else {
             bail!("`{}` is no object", path[..depth].join("."));
         };
-        match find(text, members, name) {
-            Some(found) => node = found,
-            None => {
-                let mut value = value.clone();
-                for name in path[depth + 1..].iter().rev() {
-                    value = Value::Object(std::iter::once(((*name).to_owned(), value)).collect());
-                }
-                let key = format!("{}: ", Value::from(*name));
-                return Ok(inserted(text, node, members.last().map(|(_, last)| last), &key, &value));
+        let Some(found) = find(text, members, name) else {
+            let mut value = value.clone();
+            for name in path[depth + 1..].iter().rev() {
+                value = Value::Object(std::iter::once(((*name).to_owned(), value)).collect());
             }
-        }
+            let key = format!("{}: ", Value::from(*name));
+            return Ok(inserted(text, node, members.last().map(|(_, last)| last), &key, &value));
+        };
+        node = found;
     }
     let mut edited = text.to_owned();
     edited.replace_range(node.span.clone(), &written(text, value, &line_indent(text, node.span.start)));
@@ -233,11 +231,8 @@ struct JsonScanner<'t> {
 
 impl JsonScanner<'_> {
     fn error(&self, what: &str) -> anyhow::Error {
-        let line = self.text.as_bytes()[..self.at.min(self.text.len())]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
+        let before = &self.text.as_bytes()[..self.at.min(self.text.len())];
+        let line = before.split(|byte| *byte == b'\n').count();
         anyhow!("it is no JSON: line {line} has {what}")
     }
 

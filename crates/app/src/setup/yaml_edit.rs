@@ -88,10 +88,9 @@ fn block_range(text: &str, section: &str, name: &str) -> Option<(usize, usize)> 
         let is_blank = line.trim().is_empty();
         match found {
             Some((from, own)) if !is_blank && depth(line) <= own => return Some((from, index)),
-            Some(_) => {}
             None if !is_blank && depth(line) == 0 => return None,
             None if is_key(line.trim_start(), name) => found = Some((index, depth(line))),
-            None => {}
+            Some(_) | None => {}
         }
     }
     found.map(|(from, _)| (from, lines.len()))
