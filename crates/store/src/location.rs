@@ -23,6 +23,8 @@ impl StoreLocation {
         name.push(".");
         name.push(extension);
         name.into()
+    }
+
     /// Folder of this machine in which the store keeps its files.
     pub fn folder(&self) -> &Path {
         let folder = self.path().parent().filter(|folder| !folder.as_os_str().is_empty());
