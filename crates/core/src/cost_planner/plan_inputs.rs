@@ -122,6 +122,19 @@ pub enum SummariserKind<'a> {
     Other(&'a TokenPrices),
 }
 
+impl SummariserKind<'_> {
+    /// Returns true if its answers are known to cost money. `terms` are those of the session's own model.
+    pub fn costs_money(self, terms: Option<&CacheTerms>) -> bool {
+        let prices = match self {
+            Self::BuiltIn => None,
+            Self::Session => terms.map(CacheTerms::prices),
+            Self::Other(prices) => Some(prices),
+        };
+        let usage = Usage { uncached: Tokens(1_000), output: Tokens(1_000), ..Usage::default() };
+        prices.and_then(|prices| prices.cost(&usage).ok()).is_some_and(|cost| cost > Money(0))
+    }
+}
+
 impl<'a> PlanInputs<'a> {
     pub(super) fn warmth(&self) -> CacheWarmth {
         match (self.since, self.terms.lifetime(self.lifetime)) {

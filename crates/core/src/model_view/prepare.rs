@@ -14,7 +14,7 @@ use crate::{
     fit::{FitError, last_resorts, last_resorts_but_standing},
     id::{ModelName, Seq},
     pipeline::{Pipeline, ReducerOutput, ReducerState, ReductionStep, is_met},
-    policy::{Policy, StepTiming, SummaryRules},
+    policy::{PaidSummaryUse, Policy, StepTiming, SummaryRules},
     reducers::{AnyReducer, CutOutputs, cut_outputs::TokenLimit},
     seq_set::SeqSet,
     standing_context::MAX_STANDING_CHARS,
@@ -70,6 +70,26 @@ pub enum SummaryStatus<'a> {
     /// Compactions have come too close to each other: only a context over the limit is compacted, by the
     /// built-in summariser, and so far down that the next one is some calls away.
     Thrashing,
+}
+
+impl<'a> NextCall<'a> {
+    /// The model that a summary can be ordered of now, if that costs money.
+    fn paid_summariser(&self) -> Option<SummariserKind<'a>> {
+        match self.standby {
+            SummaryStatus::Possible(by) => Some(by).filter(|by| by.costs_money(self.terms)),
+            SummaryStatus::BuiltIn
+            | SummaryStatus::Running(_)
+            | SummaryStatus::Ready(_)
+            | SummaryStatus::Thrashing => None,
+        }
+    }
+
+    /// The call as a policy sees it that asks code for a summary before it pays a model for one; `None` if there is nothing to pay.
+    fn without_paid_summaries(&self, policy: &Policy) -> Option<Self> {
+        let paid = policy.summary.map(|rules| rules.paid);
+        let is_spared = paid == Some(PaidSummaryUse::IfNeeded) && self.paid_summariser().is_some();
+        is_spared.then_some(Self { standby: SummaryStatus::BuiltIn, ..*self })
+    }
 }
 
 /// Record of the work that made a view ready.
@@ -150,6 +170,8 @@ impl ModelView {
     ) -> Result<PreparationReport, FitError> {
         self.abandon();
         self.needed = SeqSet::default();
+        let spared = moment.without_paid_summaries(policy);
+        let moment = spared.as_ref().unwrap_or(moment);
         let mut making = Preparation::of(self, moment);
         let mut context = self.take_context();
         let standing = policy.summary.map_or(MAX_STANDING_CHARS, |rules| rules.caps.standing);
@@ -161,7 +183,7 @@ impl ModelView {
         let mut context = making.every_call(context, policy);
         if let Some(chosen) = making.decide(self, &context, policy, budget, moment) {
             before.get_or_insert_with(|| context.clone());
-            context = making.act(self, context, policy, chosen, moment.standby);
+            context = making.act(self, context, policy, chosen, moment);
         }
         match making.last_resorts(context, budget) {
             Ok(context) => self.context = context,
@@ -171,7 +193,10 @@ impl ModelView {
                 return Err(refusal);
             }
         }
-        let prepared = making.prepared(&self.context, budget);
+        let mut prepared = making.prepared(&self.context, budget);
+        if spared.is_some() && prepared.shortfall.is_some() {
+            prepared.wish = SummaryOrder::Summary;
+        }
         let before = before.filter(|_| prepared.cause.is_some());
         self.pending = Some(making.pending(before, self));
         Ok(prepared)
@@ -290,10 +315,23 @@ impl Preparation {
         context
     }
 
-    /// Tries out the reducers of an epoch on a context.
-    pub(super) fn trial(&self, context: &Context, policy: &Policy, budget: &Budget) -> ReducedTrial {
+    /// Tries out the free reducers of an epoch on a context. Where a summary has to be paid for, those that a policy keeps for after
+    /// one come before it: nobody pays for what they can do.
+    pub(super) fn trial(
+        &self,
+        context: &Context,
+        policy: &Policy,
+        budget: &Budget,
+        moment: &NextCall<'_>,
+    ) -> ReducedTrial {
         let pipeline = policy.pipeline(StepTiming::AtEpoch);
-        let (reduced, steps) = pipeline.run(context.clone(), budget, self.state.clone());
+        let (mut reduced, mut steps) = pipeline.run(context.clone(), budget, self.state.clone());
+        if moment.paid_summariser().is_some() && !is_met(&reduced.context, budget) {
+            let pipeline = policy.pipeline(StepTiming::AfterSummary);
+            let (further, more) = pipeline.run(reduced.context, budget, reduced.state);
+            reduced = further;
+            steps.extend(more);
+        }
         ReducedTrial { context: reduced.context, state: reduced.state, steps }
     }
 
@@ -305,12 +343,12 @@ impl Preparation {
         context: Context,
         policy: &Policy,
         chosen: EpochDecision,
-        standby: SummaryStatus<'_>,
+        moment: &NextCall<'_>,
     ) -> Context {
         let EpochDecision { cause, budget, trial, means } = chosen;
         self.acted = Some(cause.clone());
         let sent = context.changes_of_sent();
-        let trial = trial.unwrap_or_else(|| self.trial(&context, policy, &budget));
+        let trial = trial.unwrap_or_else(|| self.trial(&context, policy, &budget, moment));
         let is_due = match means {
             EpochMeans::Reducers => false,
             EpochMeans::Summary => !is_met(&trial.context, &budget),
@@ -318,7 +356,7 @@ impl Preparation {
         };
         if is_due
             && let Some(rules) = policy.summary
-            && let Ok(context) = self.summarise(view, context, rules, &budget, standby)
+            && let Ok(context) = self.summarise(view, context, rules, &budget, moment.standby)
         {
             self.open(true, &cause);
             let context = self.cut_recent(context, rules);

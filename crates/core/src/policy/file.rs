@@ -238,7 +238,7 @@ impl<'de> Deserialize<'de> for PolicyFileSummary {
             type Value = PolicyFileSummary;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`false`, `true`, or a table with `keep`, `length`, `caps`, `shape`")
+                f.write_str("`false`, `true`, or a table with `keep`, `length`, `caps`, `shape`, `paid`")
             }
 
             fn visit_bool<E>(self, wanted: bool) -> Result<PolicyFileSummary, E> {

@@ -69,6 +69,20 @@ pub struct SummaryRules {
     pub caps: SectionCaps,
     /// Form in which it is shown.
     pub shape: SummaryShape,
+    /// Use of a model whose summaries cost money.
+    pub paid: PaidSummaryUse,
+}
+
+/// Use of a model whose summaries cost money.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaidSummaryUse {
+    /// A summary is ordered as soon as all reducers together would miss the target.
+    #[default]
+    Preferred,
+    /// The built-in summariser is asked first, which costs nothing: a model is asked only where its summary would miss the target
+    /// too.
+    IfNeeded,
 }
 
 /// Form in which the summary of a compaction is shown.
@@ -136,7 +150,8 @@ pub enum StepTiming {
     /// time.
     #[default]
     AtEpoch,
-    /// Each time the policy acts and a summary was not enough, or none is available.
+    /// Each time the policy acts and a summary was not enough, or none is available. Where a summary has to be paid for, also before
+    /// one is ordered.
     AfterSummary,
     /// Before something is sent for the first time, so that no cache is lost by it.
     OnArrival,

@@ -2,9 +2,11 @@
 
 use epitome_core::{
     budget::Budget,
+    cost_planner::SummariserKind,
     event::Timestamp,
-    model_view::{NextCall, PreparationReport, SummaryStatus},
+    model_view::{NextCall, PreparationReport, SummaryOrder, SummaryStatus},
     policy::Policy,
+    profile::{Profiles, TokenPrices},
     tokens::Tokens,
 };
 
@@ -34,7 +36,11 @@ length = { fixed = 60 }
 
 /// What is done for the last call of a log, with a window of 400 words.
 fn prepared(log: &str, standby: SummaryStatus<'_>) -> (PreparationReport, u64) {
-    let policy = Policy::read(POLICY).unwrap();
+    prepared_under(POLICY, log, standby)
+}
+
+fn prepared_under(policy: &str, log: &str, standby: SummaryStatus<'_>) -> (PreparationReport, u64) {
+    let policy = Policy::read(policy).unwrap();
     let budget = policy.budget(Budget::new(Tokens(400)));
     let mut stage = Stage::new(meter());
     for event in &read(log) {
@@ -99,6 +105,54 @@ fn where_the_other_reducers_are_enough_there_is_neither() {
     assert!(prepared.compaction.is_none());
     assert_eq!(steps(&prepared), ["drop_reasoning"]);
     assert!(tokens <= 200, "{tokens}");
+}
+
+/// A model whose answers cost something, and one of which nobody knows what they cost.
+fn models() -> (TokenPrices, TokenPrices) {
+    let profiles = Profiles::builtin();
+    (profiles.find("gpt-5").unwrap().prices.clone(), TokenPrices::default())
+}
+
+#[test]
+fn nobody_pays_for_a_summary_where_the_reducers_kept_for_after_it_are_enough() {
+    let (paid, unknown) = models();
+    let log = format!("{OLD}{NEW}");
+    let (free, _) = prepared(&log, SummaryStatus::Possible(SummariserKind::Other(&unknown)));
+    assert_eq!((free.wish, free.steps.len()), (SummaryOrder::Summary, 0));
+    // The old output can be cut for nothing.
+    let model = SummaryStatus::Possible(SummariserKind::Other(&paid));
+    let (cut, tokens) = prepared(&log, model);
+    assert_eq!((cut.wish, cut.compaction.is_some()), (SummaryOrder::Nothing, false));
+    assert_eq!(steps(&cut), ["drop_reasoning", "cut_outputs"]);
+    assert!(tokens <= 200, "{tokens}");
+    // Words cannot be cut, so here one is ordered.
+    let words = OLD.replace("The first.", "230 words of \"thought\"").replace("250", "20");
+    let (ordered, _) = prepared(&format!("{words}{NEW}"), model);
+    assert_eq!((ordered.wish, ordered.compaction.is_some()), (SummaryOrder::Summary, false));
+}
+
+#[test]
+fn a_policy_that_says_so_asks_code_before_it_pays_a_model() {
+    let (paid, unknown) = models();
+    let sparing = POLICY.replace("length = { fixed = 60 }", "length = { fixed = 60 }\npaid = \"if_needed\"");
+    let log = format!("{OLD}{NEW}");
+    let (made, tokens) =
+        prepared_under(&sparing, &log, SummaryStatus::Possible(SummariserKind::Other(&paid)));
+    let (built_in, same) = prepared_under(&sparing, &log, SummaryStatus::BuiltIn);
+    assert_eq!((made.wish, made.compaction.is_some()), (SummaryOrder::Nothing, true));
+    assert_eq!((steps(&made), tokens), (steps(&built_in), same));
+    // A model that costs nothing, as far as anybody knows, is asked.
+    let (asked, _) = prepared_under(&sparing, &log, SummaryStatus::Possible(SummariserKind::Other(&unknown)));
+    assert_eq!((asked.wish, asked.compaction.is_some()), (SummaryOrder::Summary, false));
+    // Where code misses the target, one is bought.
+    let long = NEW.replace("The second.", "200 words of \"thought\"");
+    let (missed, _) = prepared_under(
+        &sparing,
+        &format!("{OLD}{long}"),
+        SummaryStatus::Possible(SummariserKind::Other(&paid)),
+    );
+    assert!(missed.shortfall.is_some());
+    assert_eq!(missed.wish, SummaryOrder::Summary);
 }
 
 #[test]

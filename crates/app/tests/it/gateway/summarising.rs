@@ -7,7 +7,7 @@ use epitome::wire::Format;
 use serde_json::{Value, json};
 
 use super::{
-    super::harness::Bench,
+    super::harness::{Bench, text},
     agent::{Agent, WINDOW, Watchful},
     canary::check_clean,
     http::Message,
@@ -36,10 +36,24 @@ fn notes(question: &Message, text: &str) -> Vec<Vec<u8>> {
     vec![ok("Content-Type: application/json\r\n", &body.to_string()).into_bytes()]
 }
 
+/// The default policy, but that it pays a model for its summaries. By itself it leaves them to code where a model costs money.
+const ASKS_MODELS: &str = r#"
+name = "asks-models"
+about = "The default, with summaries by a model wherever one is set up."
+base = "epitome"
+
+[summary]
+keep = { tokens = 120_000 }
+length = { scaled = { percent = 15, least = 1_500, most = 6_000 } }
+caps = { trail = 800_000, index = 64_000 }
+paid = "preferred"
+"#;
+
 fn gateway(provider: &Watchful, flags: &[&str]) -> Gateway {
-    let window = WINDOW.to_string();
-    let flags = [&["--mode", "compact", "--window", &window], flags].concat();
-    Gateway::on(&Arc::new(Bench::new()), &provider.url(), &flags, "")
+    let (window, bench) = (WINDOW.to_string(), Bench::new());
+    let policy = bench.write("asks.toml", ASKS_MODELS);
+    let flags = [&["--mode", "compact", "--window", &window, "--policy", text(&policy)], flags].concat();
+    Gateway::on(&Arc::new(bench), &provider.url(), &flags, "")
 }
 
 fn counts(gateway: &Gateway, line: &str) -> bool {
@@ -292,9 +306,10 @@ fn the_key_of_a_request_is_nowhere_but_in_the_question() {
         }
     });
     let bench = Arc::new(Bench::new());
-    let (url, window) = (provider.url(), WINDOW.to_string());
+    let (url, window, policy) = (provider.url(), WINDOW.to_string(), bench.write("asks.toml", ASKS_MODELS));
+    let asks = ["--summariser", "session", "--policy", text(&policy)];
     let flags =
-        ["--mode", "compact", "--window", &window, "--summariser", "session", "--anthropic-upstream", &url];
+        [&["--mode", "compact", "--window", &window, "--anthropic-upstream", &url][..], &asks].concat();
     let environment = [("EPITOME_LOG", "trace")];
     let setup = Setup { bench: &bench, log: "json", flags: &flags, file: "", environment: &environment };
     let mut gateway = Gateway::start(&setup);
