@@ -110,6 +110,7 @@ pub mod request_plan;
 pub mod rewrite;
 #[doc(hidden)]
 pub mod simulate;
+mod simulated_job;
 mod thread_lru;
 #[doc(hidden)]
 pub mod token_margin;

@@ -4,7 +4,7 @@
 //! each answer, as an agent would: the view is prepared, rendered, and shown to the caller; then the recorded
 //! answer is added.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use epitome_core::{
     Fact, LoggedEvent, Seq, Tokens,
@@ -14,10 +14,12 @@ use epitome_core::{
     event::Timestamp,
     id::{AnswerId, ModelName},
     meter::Meter,
-    model_view::{EpochCause, ModelView, NextCall, PreparationReport},
+    model_view::{
+        EpochCause, ModelView, NextCall, PreparationReport, SummaryOrder, SummaryOrigin, SummaryStatus,
+    },
     pipeline::ReductionStep,
     policy::{LimitSize, Policy},
-    profile::Share,
+    profile::{Profiles, Share},
     projection::{EventLine, project},
     summary::SummaryFocus,
 };
@@ -27,10 +29,13 @@ use epitome_wire::{
 };
 use serde::Serialize;
 
+pub use crate::simulated_job::OrderedSummary;
 use crate::{
     call_preparer::{CallPreparer, PreparedRequest},
     call_settings::{CallSettings, TargetModel},
     compact::{CompactError, CompactedRequest, CompactionReport},
+    session::setup::{ObservedLimits, SessionSetup},
+    simulated_job::SimulatedJobs,
     token_margin::TokenMargin,
 };
 
@@ -77,6 +82,36 @@ pub struct SimulationSettings {
     budget: Budget,
     model: Option<ModelName>,
     focus: Option<SummaryFocus>,
+    summaries: SimulatedSummariser,
+    live: Option<LiveLimits>,
+}
+
+/// Limits of a live session, which are learnt from call to call.
+#[derive(Clone, Debug)]
+struct LiveLimits {
+    setup: Arc<SessionSetup>,
+    count: ProviderCount,
+}
+
+/// The count of a simulated provider for a request, from ours.
+#[derive(Clone)]
+pub struct ProviderCount(pub Arc<dyn Fn(Tokens) -> Tokens + Send + Sync>);
+
+impl fmt::Debug for ProviderCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProviderCount")
+    }
+}
+
+/// Author of a rehearsal's summaries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SimulatedSummariser {
+    /// The built-in one, at once.
+    #[default]
+    BuiltIn,
+    /// The session's own model, in the background, as a live session asks it. Its words are unknown, so the built-in summariser's
+    /// stand for them.
+    OwnModel,
 }
 
 impl SimulationSettings {
@@ -103,13 +138,39 @@ impl SimulationSettings {
         Self::with_settings(target.settings(policy, options), target.with_thresholds(limit))
     }
 
+    /// Rehearses what a live session would send to a model with this window, input and output together: room for the answer is
+    /// left free, and so is what our counts may be short of, as far as the calls until then have shown it.
+    pub fn for_session(
+        format: Format,
+        model: &str,
+        policy: &Policy,
+        profiles: &Profiles,
+        window: Tokens,
+        count: ProviderCount,
+    ) -> Self {
+        let setup = SessionSetup::new(format, model, Some(window), policy, profiles, Tokens(0));
+        let budget = setup.budget(ObservedLimits::before_calls(&setup));
+        let (model, summaries) = (Some(setup.model.clone()), SimulatedSummariser::BuiltIn);
+        let calls = setup.calls.clone();
+        let live = Some(LiveLimits { setup: Arc::new(setup), count });
+        Self { calls, budget, model, focus: None, summaries, live }
+    }
+
     fn with_settings(calls: CallSettings, budget: Budget) -> Self {
-        Self { budget: calls.policy.budget(budget), calls, model: None, focus: None }
+        let budget = calls.policy.budget(budget);
+        let (summaries, live) = (SimulatedSummariser::BuiltIn, None);
+        Self { budget, calls, model: None, focus: None, summaries, live }
     }
 
     /// Sends every call to this model, whichever model answered.
     pub fn with_model(mut self, model: ModelName) -> Self {
         self.model = Some(model);
+        self
+    }
+
+    /// Has summaries made by this summariser.
+    pub fn with_summariser(mut self, summaries: SimulatedSummariser) -> Self {
+        self.summaries = summaries;
         self
     }
 
@@ -149,6 +210,8 @@ pub struct SimulationCall<'a> {
     pub rendered: &'a RenderedRequest,
     /// The request as a cache sees it.
     pub prompt: &'a Prompt,
+    /// Summary that a model is asked for once the call is made.
+    pub ordered: Option<OrderedSummary>,
 }
 
 /// A call of a rehearsal that could not be made.
@@ -171,7 +234,9 @@ impl SimulationSettings {
         script: &MeteredThread,
         mut each: impl FnMut(Result<SimulationCall<'_>, FailedSimulationCall<'_>>),
     ) -> ModelView {
-        let mut stage = SimulationState::new(script);
+        let learned = self.live.as_ref().map(|live| ObservedLimits::before_calls(&live.setup));
+        let mut stage =
+            SimulationState { learned: learned.unwrap_or_default(), ..SimulationState::new(script) };
         let mut answering: Option<AnswerId> = None;
         let mut number = 0;
         for (event, pieces) in script.line.events_with_counts() {
@@ -199,10 +264,25 @@ impl SimulationSettings {
         answer: &LoggedEvent,
         each: &mut impl FnMut(Result<SimulationCall<'_>, FailedSimulationCall<'_>>),
     ) {
-        let moment = NextCall { model, ..self.next_call(stage.now) };
-        match stage.calls.next_request(&self.calls, &self.budget, &moment) {
+        let budget = self.live.as_ref().map(|live| live.setup.budget(stage.learned));
+        let budget = budget.as_ref().unwrap_or(&self.budget);
+        let SimulationState { calls, jobs, learned, now } = stage;
+        let standby = match self.summaries {
+            SimulatedSummariser::BuiltIn => SummaryStatus::BuiltIn,
+            SimulatedSummariser::OwnModel => jobs.status(number, calls.view().context()),
+        };
+        let moment = NextCall { model, standby, ..self.next_call(*now) };
+        match calls.next_request(&self.calls, budget, &moment) {
             Ok((prepared, PreparedRequest { rendered, prompt })) => {
-                let (at, view) = (stage.now, stage.calls.view());
+                let (at, view) = (*now, calls.view());
+                let aimed = (prepared.wish == SummaryOrder::Summary)
+                    .then(|| view.summary_budget(&self.calls.policy, budget, &moment));
+                if prepared.author == SummaryOrigin::Ready {
+                    jobs.adopted();
+                }
+                let ordered = aimed.and_then(|budget| {
+                    jobs.order(number, view, &self.calls.policy, &budget, self.focus.as_ref())
+                });
                 let (prepared, rendered, prompt_of) = (&prepared, &rendered, &prompt);
                 each(Ok(SimulationCall {
                     number,
@@ -213,10 +293,15 @@ impl SimulationSettings {
                     prepared,
                     rendered,
                     prompt: prompt_of,
+                    ordered,
                 }));
-                stage.calls.sent(at, Some(prompt));
+                if let Some(live) = &self.live {
+                    let estimated = view.context().tokens();
+                    learned.counted(estimated, (live.count.0)(estimated));
+                }
+                calls.sent(at, Some(prompt));
             }
-            Err(error) => each(Err(FailedSimulationCall { number, at: stage.now, answer, error })),
+            Err(error) => each(Err(FailedSimulationCall { number, at: *now, answer, error })),
         }
     }
 
@@ -353,13 +438,17 @@ pub fn next_request(
 /// State of a script that is being played.
 struct SimulationState {
     calls: CallPreparer,
+    jobs: SimulatedJobs,
+    /// Limits that the calls have shown, in a rehearsal of a live session.
+    learned: ObservedLimits,
     now: Option<Timestamp>,
 }
 
 impl SimulationState {
     fn new(script: &MeteredThread) -> Self {
         let view = ModelView::for_replay(Arc::clone(&script.meter), script.names);
-        Self { calls: CallPreparer::new(view, None), now: None }
+        let (jobs, learned) = (SimulatedJobs::default(), ObservedLimits::default());
+        Self { calls: CallPreparer::new(view, None), jobs, learned, now: None }
     }
 
     /// Returns true if there is anything to answer.

@@ -533,3 +533,41 @@ fn what_cannot_be_read_is_named_and_the_rest_is_still_told() {
         assert!(said.contains("bad.jsonl: the file is not JSON"), "{format}: {said}");
     }
 }
+
+#[test]
+fn the_default_buys_no_summary_that_code_makes_for_nothing() {
+    let (bench, file) = bench();
+    let replay = |more: &[&str]| {
+        let asked = ["replay", &file, "--policy", "epitome,tiered,none", "--budget", "20k"];
+        let told = bench.json(&[&asked[..], more].concat())[0]["policies"].clone();
+        let of = |name: &str| {
+            let rows = told.as_array().expect("rows").iter();
+            rows.clone().find(|row| row["policy"] == name).expect("a row").clone()
+        };
+        (of("epitome"), of("tiered"))
+    };
+    let ((free, _), (paid, tiered)) = (replay(&[]), replay(&["--summariser", "session"]));
+    assert!(paid["summaries"].as_u64() > Some(0) && paid["summariser_output_tokens"] == 0, "{paid}");
+    assert_eq!((&paid["dollars"], &paid["kept_share"]), (&free["dollars"], &free["kept_share"]));
+    assert!(paid["cost_to_none"].as_f64() <= tiered["cost_to_none"].as_f64(), "{paid} {tiered}");
+    assert!(paid["kept_share"].as_f64() >= tiered["kept_share"].as_f64(), "{paid} {tiered}");
+}
+
+#[test]
+fn a_transcript_has_its_figures_as_recorded_and_made_again_live() {
+    let (bench, file) = bench();
+    let recorded = &bench.json(&["metrics", &file])[0];
+    let met = |told: &Value, at: usize| told["rows"][at]["met"].clone();
+    assert_eq!((&recorded["rows"][0]["name"], met(recorded, 0)), (&json!("compression"), json!("unknown")));
+    assert_eq!(met(recorded, 1), "yes", "the provider reported what its cache held: {recorded}");
+    let live = &bench.json(&["metrics", &file, "--window", "28k"])[0];
+    assert_ne!(met(live, 0), "unknown", "{live}");
+    assert_eq!(met(live, 2), "unknown", "the answers are recorded ones: {live}");
+    let replayed = bench.json(&["replay", &file, "--policy", "epitome", "--window", "28k"])[0].clone();
+    let peaks =
+        [&live["peak"], &replayed["policies"][0]["peak_tokens"]].map(|peak| peak.as_f64().expect("a size"));
+    assert!((peaks[0] / peaks[1] - 1.0).abs() < 0.05 && peaks[0] < 21_000.0, "{peaks:?}");
+    let table = bench.ok(&["metrics", &file, "--window", "28k", "--policy", "tiered"]);
+    assert!(table.contains("1 session, 21 calls, under tiered in a window of 28k"), "{table}");
+    assert!(bench.fails(&["metrics", &file, "--policy", "tiered"]).contains("--window"));
+}

@@ -17,6 +17,8 @@ pub(crate) mod engine;
 mod error;
 mod handover;
 pub(crate) mod lifecycle;
+#[doc(hidden)]
+pub mod live_playback;
 pub(crate) mod manual_compaction;
 pub(crate) mod next_call;
 pub(crate) mod pending_updates;

@@ -38,9 +38,11 @@ pub enum CandidateLimit {
 pub enum CandidateSummariser {
     /// The built-in summariser, which asks no model.
     BuiltIn,
-    /// The session's own model, which is asked to continue its last request. Its answer is unknown, so the
+    /// The session's own model, which is asked to continue its last request while the call waits. Its answer is unknown, so the
     /// text is the built-in summariser's.
     Session,
+    /// The same in the background, as a live session asks it: the planner knows that it costs something, and no call waits.
+    Background,
 }
 
 impl ReplayCandidate {

@@ -17,7 +17,7 @@ pub use self::{
     assumptions::{ReplayAssumption, summary_sentences},
     candidate::{CandidateLimit, CandidateSummariser, ReplayCandidate},
     replay_row::{RegionSizes, ReplayFate, ReplayRow, ReplayedSummary},
-    replay_run::{AnswerTokens, ReplayConditions, ReplayInput, ReplayedRequest},
+    replay_run::{AnswerTokens, ReplayConditions, ReplayInput, ReplayedRequest, RequestRoom},
     replay_subject::{PreparedReplay, ReplaySubject, ThreadAsSent},
     replay_totals::ReplayTotals,
 };

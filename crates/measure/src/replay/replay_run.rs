@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use epitome::{
     call_settings::TargetModel,
     core::{
-        Digest, Fact, LoggedEvent, Seq, Tokens,
+        Digest, Event, Fact, LoggedEvent, Seq, Tokens,
         budget::Budget,
         client_text::{is_user_speaking, user_words_of},
         context::{Context, Fidelity, Segment, SegmentBody, Tier},
@@ -15,10 +15,15 @@ use epitome::{
         },
         event::{Timestamp, Usage},
         id::{AnswerId, ModelName},
-        profile::{Money, Profile},
+        meter::Meter,
+        model_view::SummaryOrigin,
+        profile::{Money, Profile, Profiles},
         projection::EventLine,
     },
-    simulate::{FailedSimulationCall, MeteredThread, SimulationCall, SimulationSettings},
+    simulate::{
+        FailedSimulationCall, MeteredThread, ProviderCount, SimulatedSummariser, SimulationCall,
+        SimulationSettings,
+    },
     wire::{
         Format, PromptMemo,
         legality::check,
@@ -35,6 +40,9 @@ use super::{
 
 /// Instruction to a model that summarises by continuing its session.
 const INSTRUCTION: &str = "Summarise this conversation so that the work can go on without it.";
+
+/// Longest answer that it may give.
+const LONGEST_SUMMARY: Tokens = Tokens(4_000);
 
 /// A thread to be replayed.
 #[derive(Debug)]
@@ -58,10 +66,31 @@ pub struct ReplayConditions<'a> {
     pub profile: &'a Profile,
     /// Format of the requests.
     pub format: Format,
-    /// Largest input of the model.
-    pub window: Tokens,
+    /// Limit of the requests.
+    pub limit: RequestRoom,
+    /// Known models.
+    pub profiles: &'a Profiles,
     /// Modes of the simulated cache. The requests are the same in all of them.
     pub modes: &'a [CacheAssumption],
+}
+
+/// Limit of a replay's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestRoom {
+    /// The most that a request may hold, by the provider's count.
+    Request(Tokens),
+    /// The window of the model, input and output together, in which a live session leaves room for the answer and for what our
+    /// counts may be short of.
+    Window(Tokens),
+}
+
+impl RequestRoom {
+    /// Size of the limit.
+    pub fn tokens(self) -> Tokens {
+        match self {
+            Self::Request(tokens) | Self::Window(tokens) => tokens,
+        }
+    }
 }
 
 /// A request as it would be sent, for callers that record it.
@@ -109,6 +138,14 @@ impl AnswerTokens {
             }
         }
         outputs
+    }
+
+    /// Usage of the answer that an event begins, where its fragments are not known.
+    pub(crate) fn of_event(&self, answer: &Event, meter: &Meter, unseen: &HiddenOverhead) -> Tokens {
+        let Fact::AssistantSaid { answer: id, .. } = &answer.fact else { return Tokens(0) };
+        let reported = id.as_ref().and_then(|id| self.reported.get(id)).copied();
+        let counted: Tokens = meter.pieces(answer).into_iter().sum();
+        reported.unwrap_or_default().max(unseen.scaled(counted))
     }
 
     /// Usage of the answer that began with an event.
@@ -163,16 +200,28 @@ impl ReplayInput {
 
 impl ReplayConditions<'_> {
     fn rehearsal(&self, unseen: &HiddenOverhead, contender: &ReplayCandidate) -> SimulationSettings {
-        let budget = match contender.reach {
-            CandidateLimit::Window => {
-                let room = unseen.room(self.window);
-                Budget::new(room).with_hidden(self.window.less(room))
-            }
-            CandidateLimit::Everything => Budget::new(Tokens::MAX),
-        };
+        let policy = &contender.policy;
         let target = TargetModel::new(self.format, Some(self.profile));
-        SimulationSettings::for_model(target, &contender.policy, target.options(), budget)
-            .with_model(ModelName(self.profile.name.clone()))
+        let within = |budget: Budget| {
+            SimulationSettings::for_model(target, policy, target.options(), budget)
+                .with_model(ModelName(self.profile.name.clone()))
+        };
+        let rehearsal = match (contender.reach, self.limit) {
+            (CandidateLimit::Everything, _) => within(Budget::new(Tokens::MAX)),
+            (CandidateLimit::Window, RequestRoom::Request(most)) => {
+                let room = unseen.room(most);
+                within(Budget::new(room).with_hidden(most.less(room)))
+            }
+            (CandidateLimit::Window, RequestRoom::Window(window)) => {
+                let (name, unseen) = (&self.profile.name, *unseen);
+                let count = ProviderCount(Arc::new(move |ours| unseen.prefix + unseen.scaled(ours)));
+                SimulationSettings::for_session(self.format, name, policy, self.profiles, window, count)
+            }
+        };
+        rehearsal.with_summariser(match contender.writer {
+            CandidateSummariser::BuiltIn | CandidateSummariser::Session => SimulatedSummariser::BuiltIn,
+            CandidateSummariser::Background => SimulatedSummariser::OwnModel,
+        })
     }
 }
 
@@ -207,11 +256,14 @@ impl ThreadReplay<'_> {
     fn call(&mut self, call: &SimulationCall<'_>, see: &mut impl FnMut(ReplayedRequest<'_>)) {
         let context = call.view.context();
         let at = call.at.or(self.last);
-        let summary = self.summarised(call, at);
+        let mut summary = self.summarised(call, at);
         let prompt = self.whole(call.prompt);
         let tokens: Tokens = prompt.blocks.iter().map(|block| block.tokens).sum();
         let output = self.part.outputs.of_answer(call.answer, &self.part.unseen);
         let charges = self.serve(at, &prompt, output);
+        if let Some(ordered) = call.ordered {
+            summary = self.asked(&call.rendered.body, ordered.answer, at).or(summary);
+        }
         let evicted = self.sent.as_ref().filter(|_| call.prepared.cause.is_some());
         let evicted = evicted.map_or(Tokens(0), |(_, sent)| sent.less(context.tokens()));
         if call.answer.id.seq >= self.part.own {
@@ -222,7 +274,11 @@ impl ThreadReplay<'_> {
                 call: self.played[mode].len() as u64,
                 at,
                 pause: self.pause(at),
-                fate: if tokens > self.stage.window { ReplayFate::Overflowed } else { ReplayFate::Sent },
+                fate: if tokens > self.stage.limit.tokens() {
+                    ReplayFate::Overflowed
+                } else {
+                    ReplayFate::Sent
+                },
                 tokens,
                 regions,
                 usage: charge.usage,
@@ -275,28 +331,37 @@ impl ThreadReplay<'_> {
         u64::try_from(at.0.saturating_sub(last.0)).ok().map(Duration::from_millis)
     }
 
-    /// Cost of the summary in a prepared request, and the request for it.
+    /// Cost of the summary that a call waits for, and the request for it. One that a model made in the background was charged when
+    /// it was ordered.
     fn summarised(&mut self, call: &SimulationCall<'_>, at: Option<Timestamp>) -> Option<AskedSummary> {
         let made = call.prepared.compaction.as_ref()?;
         let Fact::Compacted(compaction) = &made.event.fact else { return None };
-        let body = match self.contender.writer {
-            CandidateSummariser::BuiltIn => None,
-            CandidateSummariser::Session => self.sent.as_ref().and_then(|(sent, _)| {
-                self.stage.format.append_instruction(sent, INSTRUCTION, Tokens(4_000)).ok()
-            }),
+        if call.prepared.author == SummaryOrigin::Ready {
+            return None;
+        }
+        let asked = match (self.contender.writer, &self.sent) {
+            (CandidateSummariser::Session, Some((sent, _))) => {
+                let (sent, answer) = (sent.clone(), self.part.script.meter().text(compaction.summary.text()));
+                self.asked(&sent, answer, at)
+            }
+            (
+                CandidateSummariser::BuiltIn | CandidateSummariser::Session | CandidateSummariser::Background,
+                _,
+            ) => None,
         };
-        let prompt = body.as_ref().and_then(|body| self.stage.format.prompt(body, &mut self.memo).ok());
-        let Some(prompt) = prompt else {
-            let free = ReplayedSummary { usage: Usage::default(), money: Some(Money(0)) };
-            return Some(AskedSummary { body: None, summarised: vec![free; self.caches.len()] });
-        };
+        let free = ReplayedSummary { usage: Usage::default(), money: Some(Money(0)) };
+        Some(asked.unwrap_or_else(|| AskedSummary { body: None, summarised: vec![free; self.caches.len()] }))
+    }
+
+    /// Cost of a summary that the session's own model writes by continuing a request; `None` if that cannot be continued.
+    fn asked(&mut self, sent: &str, answer: Tokens, at: Option<Timestamp>) -> Option<AskedSummary> {
+        let body = self.stage.format.append_instruction(sent, INSTRUCTION, LONGEST_SUMMARY).ok()?;
+        let prompt = self.stage.format.prompt(&body, &mut self.memo).ok()?;
         let prompt = self.whole(&prompt);
-        let unseen = &self.part.unseen;
-        let output = unseen.scaled(self.part.script.meter().text(compaction.summary.text()));
-        let charges = self.serve(at, &prompt, output).into_iter();
+        let charges = self.serve(at, &prompt, self.part.unseen.scaled(answer)).into_iter();
         let summarised =
             charges.map(|charge| ReplayedSummary { usage: charge.usage, money: charge.money.ok() });
-        Some(AskedSummary { body, summarised: summarised.collect() })
+        Some(AskedSummary { body: Some(body), summarised: summarised.collect() })
     }
 
     /// Sends a request to each simulated cache.

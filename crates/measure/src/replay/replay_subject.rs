@@ -7,7 +7,7 @@ use epitome::{
     core::{
         Event, Fact, Seq, ThreadId,
         context::EventNaming,
-        event::{RawDialect, RawJson},
+        event::{InstructionKind, RawDialect, RawJson},
         id::ModelName,
         meter::Meter,
         profile::{Profile, Profiles, UnknownModelError},
@@ -16,11 +16,11 @@ use epitome::{
     request_plan::native_format_of,
     simulate::MeteredThread,
     wire::{
-        Format,
+        Format, WireError,
         transcripts::{TranscriptSession, TranscriptThread, TranscriptThreadStart},
     },
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     AnswerTokens, ReplayAssumption, ReplayInput,
@@ -99,6 +99,35 @@ impl ReplaySubject {
         session.threads.iter().map(subject).collect()
     }
 
+    /// The same with a system prompt and a tool in the place of those that the transcript lacks, as large as `ready` found them to
+    /// be: a live session has all of its requests.
+    pub fn with_instructions(&self, ready: &PreparedReplay<'_>) -> Result<Self, WireError> {
+        const LINES_COUNTED: usize = 64;
+        const LINE: &str = "A rule of the agent, or a line of the definition of one of its tools.\n";
+        let (format, meter, unseen) = (ready.format, ready.part.script.meter(), ready.part.unseen);
+        let tokens = unseen.scale.within(unseen.prefix);
+        let lines = tokens.0 * LINES_COUNTED as u64 / meter.text(&LINE.repeat(LINES_COUNTED)).0.max(1);
+        if lines == 0 {
+            return Ok(self.clone());
+        }
+        let mut tool = format.compact_tool();
+        describe(&mut tool, &LINE.repeat(usize::try_from(lines).unwrap_or(0)));
+        let mut added = vec![format.say_tools(&json!([tool]).to_string())?];
+        let is_system =
+            |event: &Event| matches!(event.fact, Fact::Instructed { what: InstructionKind::System, .. });
+        if !self.events.iter().any(is_system) {
+            added.push(format.say_system("You work with tools."));
+        }
+        let own = if self.own > Seq(1) { Seq(self.own.0 + added.len() as u64) } else { self.own };
+        added.extend(self.events.iter().cloned());
+        Ok(Self { events: added, own, ..self.clone() })
+    }
+
+    /// Its events that would also have happened under another policy.
+    pub fn played(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().filter(|event| is_played(event))
+    }
+
     /// Name of the file that its requests are written to.
     pub fn dump_file_name(&self) -> String {
         match &self.key {
@@ -169,6 +198,19 @@ impl ReplaySubject {
             name: names.next().map(|ModelName(name)| name.clone()),
             stands_in: profile,
         })
+    }
+}
+
+/// Gives a tool another name, and this description.
+fn describe(tool: &mut Value, text: &str) {
+    match tool {
+        Value::Object(members) if members.contains_key("name") => {
+            members.insert("name".to_owned(), json!("work"));
+            members.insert("description".to_owned(), json!(text));
+        }
+        Value::Object(members) => members.values_mut().for_each(|member| describe(member, text)),
+        Value::Array(items) => items.iter_mut().for_each(|item| describe(item, text)),
+        _ => {}
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
+mod live;
 mod metrics;
 mod played_sessions;
 mod retention;

@@ -3,7 +3,7 @@
 mod dump;
 mod picture;
 mod recorded_usage;
-mod replay_location;
+pub(in crate::cli) mod replay_location;
 mod report;
 mod result_rows;
 mod thread_replay;
@@ -18,7 +18,7 @@ use epitome::core::{
     policy::{Policy, PolicyError},
     profile::{Profile, Profiles},
 };
-use epitome_measure::replay::{CandidateSummariser, ReplayCandidate};
+use epitome_measure::replay::{CandidateSummariser, ReplayCandidate, RequestRoom};
 
 use self::{
     dump::RequestDump,
@@ -83,6 +83,11 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_tokens)]
     budget: Vec<u64>,
 
+    /// Window of the model in tokens, input and output together, or several: requests are made as a live session makes them,
+    /// with room for the answer and for what counts may be short of.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_tokens, conflicts_with = "budget")]
+    window: Vec<u64>,
+
     /// Behaviour of the provider's cache to simulate, or both.
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "breakpoints")]
     cache: Vec<CacheMode>,
@@ -143,7 +148,7 @@ impl From<CacheMode> for CacheAssumption {
 enum SummaryAuthorArg {
     /// Code, which costs nothing.
     BuiltIn,
-    /// The session's own model, which continues its last request.
+    /// The session's own model, which continues the session's request in the background.
     Session,
 }
 
@@ -152,8 +157,8 @@ enum SummaryAuthorArg {
 struct ReplaySetting<'a> {
     /// `None` for each session's own model.
     model: Option<&'a Profile>,
-    /// `None` for the model's window.
-    window: Option<Tokens>,
+    /// `None` for the most that the model takes.
+    limit: Option<RequestRoom>,
     cache: CacheMode,
 }
 
@@ -216,7 +221,10 @@ fn contenders(args: &ReplayArgs) -> anyhow::Result<Vec<ReplayCandidate>> {
     found.retain(|contender| names.insert(contender.name().to_owned()));
     if args.summariser == SummaryAuthorArg::Session {
         for contender in &mut found {
-            contender.writer = CandidateSummariser::Session;
+            // A baseline that asks a model waits for it, as agents without a policy do.
+            if contender.writer == CandidateSummariser::BuiltIn {
+                contender.writer = CandidateSummariser::Background;
+            }
         }
     }
     Ok(found)
@@ -224,7 +232,7 @@ fn contenders(args: &ReplayArgs) -> anyhow::Result<Vec<ReplayCandidate>> {
 
 /// Finds a policy by its name or in a file. A changed policy that still has the name of another is named
 /// after its file.
-fn policy(
+pub(in crate::cli) fn policy(
     name: &str,
     baselines: &[ReplayCandidate],
     found: &[ReplayCandidate],
@@ -257,13 +265,15 @@ fn settings<'a>(args: &ReplayArgs, profiles: &'a Profiles) -> anyhow::Result<Vec
             )
         })?));
     }
-    let windows = or_one(args.budget.iter().map(|tokens| Some(Tokens(*tokens))).collect());
+    let requests = args.budget.iter().map(|tokens| RequestRoom::Request(Tokens(*tokens)));
+    let windows = args.window.iter().map(|tokens| RequestRoom::Window(Tokens(*tokens)));
+    let limits = or_one(requests.chain(windows).map(Some).collect());
     let mut settings = Vec::new();
     for model in or_one(models) {
-        for window in &windows {
+        for limit in &limits {
             settings.extend(args.cache.iter().map(|cache| ReplaySetting {
                 model,
-                window: *window,
+                limit: *limit,
                 cache: *cache,
             }));
         }

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use epitome_measure::{
     charts::{PictureTitle, PolicySeries, plot, svg},
-    replay::{ReplayCandidate, ReplayRow},
+    replay::{ReplayCandidate, ReplayRow, RequestRoom},
 };
 
 use super::{CacheMode, ReplayArgs, ReplaySetting, SummaryAuthorArg, replay_location::ReplayLocation};
@@ -69,7 +69,12 @@ pub(super) fn command(args: &ReplayArgs, setting: &ReplaySetting<'_>, place: &Re
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     option("policy", Some(args.policy.join(",")));
     option("model", setting.model.map(|profile| profile.name.clone()));
-    option("budget", setting.window.map(|window| window.0.to_string()));
+    let (limit, tokens) = match setting.limit {
+        Some(RequestRoom::Window(tokens)) => ("window", Some(tokens)),
+        Some(RequestRoom::Request(tokens)) => ("budget", Some(tokens)),
+        None => ("budget", None),
+    };
+    option(limit, tokens.map(|tokens| tokens.0.to_string()));
     option("cache", (setting.cache == CacheMode::Ideal).then(|| "ideal".to_owned()));
     option("summariser", (args.summariser == SummaryAuthorArg::Session).then(|| "session".to_owned()));
     option("models", args.profiles.as_ref().map(path));

@@ -17,7 +17,7 @@ use super::super::{request_source, store_lookup, store_lookup::DatabaseLocation}
 
 /// Location of something to be replayed.
 #[derive(Clone, Debug)]
-pub(super) enum ReplayLocation {
+pub(in crate::cli) enum ReplayLocation {
     /// A file that was named.
     File(PathBuf),
     /// A file in a named folder, which may hold other files too.
@@ -28,7 +28,7 @@ pub(super) enum ReplayLocation {
 
 impl ReplayLocation {
     /// Locations that the arguments name: files, all files in folders, and else sessions of the store.
-    pub(super) fn from_names(names: &[String]) -> anyhow::Result<(Vec<Self>, Vec<String>)> {
+    pub(in crate::cli) fn from_names(names: &[String]) -> anyhow::Result<(Vec<Self>, Vec<String>)> {
         let (mut places, mut unread) = (Vec::new(), Vec::new());
         let mut known = HashSet::new();
         for name in names {
@@ -48,7 +48,7 @@ impl ReplayLocation {
     }
 
     /// Name as it was given, or as it was found in a given folder.
-    pub(super) fn given_name(&self) -> String {
+    pub(in crate::cli) fn given_name(&self) -> String {
         match self {
             Self::File(path) | Self::Found(path) => path.to_string_lossy().into_owned(),
             Self::Session(name) => name.clone(),
@@ -56,7 +56,7 @@ impl ReplayLocation {
     }
 
     /// Path of the file, if it is one, however it was named.
-    pub(super) fn path(&self) -> Option<PathBuf> {
+    pub(in crate::cli) fn path(&self) -> Option<PathBuf> {
         let (is_file, path) = self.identity();
         is_file.then_some(path)
     }
@@ -70,7 +70,7 @@ impl ReplayLocation {
         }
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(in crate::cli) fn name(&self) -> String {
         match self {
             Self::File(path) | Self::Found(path) => {
                 path.file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -80,7 +80,7 @@ impl ReplayLocation {
     }
 
     /// Reads the threads at this location; none if a file in a folder is no transcript.
-    pub(super) fn subjects(&self, store: &DatabaseLocation) -> anyhow::Result<Vec<ReplaySubject>> {
+    pub(in crate::cli) fn subjects(&self, store: &DatabaseLocation) -> anyhow::Result<Vec<ReplaySubject>> {
         match self {
             Self::File(path) => self.of_file(path),
             Self::Found(path) => self.of_file(path).or_else(|error| match error.downcast_ref() {

@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::bail;
 use epitome_measure::replay::{
-    ReplayAssumption, ReplayCandidate, ReplayTotals,
+    ReplayAssumption, ReplayCandidate, ReplayTotals, RequestRoom,
     recorded_usage::ComparisonTotals,
     retention::{FactRetention, RetentionForm},
     summary_sentences,
@@ -208,10 +208,13 @@ impl<'a> ReplayReport<'a> {
 
     fn title(&self, setting: &ReplaySetting<'_>) -> String {
         let model = setting.model.map_or("each session's own model", |profile| profile.name.as_str());
-        let window = setting.window.map_or_else(
-            || "its own window".to_owned(),
-            |window| format!("a window of {} tokens", text_format::tokens(window)),
-        );
+        let window = match setting.limit {
+            None => "its own window".to_owned(),
+            Some(RequestRoom::Request(most)) => format!("a window of {} tokens", text_format::tokens(most)),
+            Some(RequestRoom::Window(window)) => {
+                format!("live in a window of {} tokens", text_format::tokens(window))
+            }
+        };
         format!(
             "{} in {}, {model}, {window}, {} cache",
             text_format::count(self.outcomes.len() as u64, "thread"),

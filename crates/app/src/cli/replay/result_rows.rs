@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use epitome_measure::replay::{
-    ReplayCandidate, ReplayTotals,
+    ReplayCandidate, ReplayTotals, RequestRoom,
     retention::{FactRetention, NeededFactKind, RetentionForm},
 };
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub(super) fn row(
 ) -> Value {
     json!({
         "model": setting.model.map(|profile| &profile.name),
-        "window": setting.window,
+        "window": setting.limit.map(RequestRoom::tokens),
         "cache": cache_name(setting.cache),
         "policy": contender.name(),
         "calls": total.calls,

@@ -10,7 +10,7 @@ use epitome_measure::{
     charts::PictureTitle,
     replay::{
         PreparedReplay, ReplayAssumption, ReplayCandidate, ReplayConditions, ReplayRow, ReplaySubject,
-        ReplayTotals, hidden_overhead::HiddenOverhead, recorded_usage::ThreadComparison,
+        ReplayTotals, RequestRoom, hidden_overhead::HiddenOverhead, recorded_usage::ThreadComparison,
     },
 };
 
@@ -103,17 +103,24 @@ impl ThreadReplayer<'_> {
         let mut outcome = ThreadReplayOutcome::new(subject);
         for settings in self.settings.chunk_by(ReplaySetting::asks_the_same) {
             let Some(first) = settings.first() else { continue };
-            let ready = subject.prepare(first.model, self.profiles)?;
+            let plain = subject.prepare(first.model, self.profiles)?;
+            // A live session has all of its requests, so what the transcript lacks is made up.
+            let whole_subject =
+                first.limit.is_some_and(is_live).then(|| subject.with_instructions(&plain)).transpose()?;
+            let whole_ready =
+                whole_subject.as_ref().map(|whole| whole.prepare(first.model, self.profiles)).transpose()?;
+            let (subject, ready) = (whole_subject.as_ref().unwrap_or(subject), whole_ready.unwrap_or(plain));
             if outcome.totals.is_empty() {
                 outcome.model.clone_from(&ready.profile.name);
                 outcome.unseen = ready.part.unseen;
                 outcome.notes.clone_from(&ready.notes);
                 outcome.recorded = self.recorded(subject, &ready, first)?;
             }
-            for settings in settings.chunk_by(|one, other| one.window == other.window) {
+            for settings in settings.chunk_by(|one, other| one.limit == other.limit) {
                 let Some(setting) = settings.first() else { continue };
-                let window = setting.window.unwrap_or_else(|| whole(&ready));
-                for (setting, calls) in settings.iter().zip(self.play(subject, &ready, settings, window)?) {
+                let limit = setting.limit.unwrap_or_else(|| RequestRoom::Request(whole(&ready)));
+                let window = limit.tokens();
+                for (setting, calls) in settings.iter().zip(self.play(subject, &ready, settings, limit)?) {
                     let totals: Vec<ReplayTotals> =
                         calls.iter().map(|calls| calls.iter().collect()).collect();
                     outcome.note(ReplayAssumption::of_outcome(&totals, &ready.part.unseen, window));
@@ -135,10 +142,11 @@ impl ThreadReplayer<'_> {
         subject: &ReplaySubject,
         ready: &PreparedReplay<'_>,
         settings: &[ReplaySetting<'_>],
-        window: Tokens,
+        limit: RequestRoom,
     ) -> anyhow::Result<Vec<Vec<Vec<ReplayRow>>>> {
         let modes: Vec<CacheAssumption> = settings.iter().map(|setting| setting.cache.into()).collect();
-        let stage = ReplayConditions { profile: ready.profile, format: ready.format, window, modes: &modes };
+        let (profile, format, profiles, modes) = (ready.profile, ready.format, self.profiles, &modes);
+        let stage = ReplayConditions { profile, format, limit, profiles, modes };
         let mut all = vec![Vec::new(); modes.len()];
         for contender in &self.contenders {
             let mut file = match &self.dump {
@@ -198,6 +206,10 @@ impl ThreadReplayer<'_> {
             notes: outcome.notes.iter().map(ReplayAssumption::sentence).collect(),
         }
     }
+}
+
+fn is_live(limit: RequestRoom) -> bool {
+    matches!(limit, RequestRoom::Window(_))
 }
 
 /// Window of a thread's model.
