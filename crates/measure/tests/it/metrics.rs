@@ -87,8 +87,8 @@ async fn the_five_figures_are_measured_on_a_session() {
     let told = measured(&session);
     insta::assert_snapshot!(table(&told), @r"
     compression: (3-5x) yes
-    cache hits: 93.0 % (> 80 %) yes - of the input of 10 warm calls; 85.4 % with the 2 cold ones; 0 without a report
-    continuation: 100.0 % (> 99 %) yes - of 7 calls on a summary 0 failed, before 0 the user repeated a message it stood for
+    cache hits: 93.1 % (> 80 %) yes - of the input of 11 warm calls; 86.1 % with the 2 cold ones; 0 without a report
+    continuation: 100.0 % (> 99 %) yes - 1 of 1 tasks on a summary ended with an answer that the user did not ask for again
     failed approaches: - (100 %) not measured - code finds no failed approach in the span; of 9 items that must be kept, 9 told, 0 counted with a handle, 0 not spoken of
     sections complete: 2 of 2 (all) yes - 5 of 11 sections of the newest say something, the others are not printed
     ");
