@@ -148,8 +148,8 @@ impl SimulationSettings {
         window: Tokens,
         count: ProviderCount,
     ) -> Self {
-        let setup = SessionSetup::new(format, model, Some(window), policy, profiles, Tokens(0));
-        let budget = setup.budget(ObservedLimits::before_calls(&setup));
+        let setup = SessionSetup::new(format, model, Some(window), policy, profiles);
+        let budget = setup.budget(ObservedLimits::before_calls(&setup), Tokens(0));
         let (model, summaries) = (Some(setup.model.clone()), SimulatedSummariser::BuiltIn);
         let calls = setup.calls.clone();
         let live = Some(LiveLimits { setup: Arc::new(setup), count });
@@ -264,7 +264,7 @@ impl SimulationSettings {
         answer: &LoggedEvent,
         each: &mut impl FnMut(Result<SimulationCall<'_>, FailedSimulationCall<'_>>),
     ) {
-        let budget = self.live.as_ref().map(|live| live.setup.budget(stage.learned));
+        let budget = self.live.as_ref().map(|live| live.setup.budget(stage.learned, Tokens(0)));
         let budget = budget.as_ref().unwrap_or(&self.budget);
         let SimulationState { calls, jobs, learned, now } = stage;
         let standby = match self.summaries {

@@ -116,7 +116,7 @@ impl LivePlayback<'_> {
         let (name, key, start) = ("main".to_owned(), None, ThreadStart::Root);
         store.open(&NewThread { id: thread, session, name, key, start })?;
         let Self { format, model, window, policy, profiles, .. } = *self;
-        let setup = SessionSetup::new(format, model, window, policy, profiles, Tokens(0));
+        let setup = SessionSetup::new(format, model, window, policy, profiles);
         let time = Arc::clone(clock);
         let clock = SessionClock(Arc::new(move || Timestamp(time.load(Ordering::Relaxed))));
         let listeners = LifecycleListeners::new(None, None);
