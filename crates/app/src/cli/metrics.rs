@@ -21,12 +21,11 @@ use super::{
     parallel::for_all,
     policies,
     replay::replay_location::ReplayLocation,
-    request_source::profiles,
     session_args::ThreadArgs,
     store_lookup::DatabaseLocation,
     text_format,
 };
-use crate::units::parse_tokens;
+use crate::{config::session_settings::read_profiles, units::parse_tokens};
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -127,7 +126,9 @@ fn as_recorded(
         match measured {
             Ok(measured) => {
                 sessions += measured.len();
-                measured.into_iter().for_each(|one| whole.add(one));
+                for one in measured {
+                    whole.add(one);
+                }
             }
             Err(error) => unread.push(format!("{}: {error:#}", place.name())),
         }
@@ -157,7 +158,7 @@ fn made_again(
     unread: &mut Vec<String>,
     out: &mut CliOutput,
 ) -> anyhow::Result<()> {
-    let profiles = profiles(args.profiles.as_deref())?;
+    let profiles = read_profiles(args.profiles.as_deref())?;
     let policies = args.policy.iter().map(|name| policies::find(name)).collect::<Result<Vec<_>, _>>()?;
     for policy in &policies {
         for window in &args.window {

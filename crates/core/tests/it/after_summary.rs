@@ -110,7 +110,7 @@ fn where_the_other_reducers_are_enough_there_is_neither() {
 /// A model whose answers cost something, and one of which nobody knows what they cost.
 fn models() -> (TokenPrices, TokenPrices) {
     let profiles = Profiles::builtin();
-    (profiles.find("gpt-5").unwrap().prices.clone(), TokenPrices::default())
+    (profiles.find("gpt-5").unwrap().prices, TokenPrices::default())
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn a_policy_that_says_so_asks_code_before_it_pays_a_model() {
     let (asked, _) = prepared_under(&sparing, &log, SummaryStatus::Possible(SummariserKind::Other(&unknown)));
     assert_eq!((asked.wish, asked.compaction.is_some()), (SummaryOrder::Summary, false));
     // Where code misses the target, one is bought.
-    let long = NEW.replace("The second.", "200 words of \"thought\"");
+    let longer = NEW.replace("The second.", "200 words of \"thought\"");
     let (missed, _) = prepared_under(
         &sparing,
-        &format!("{OLD}{long}"),
+        &format!("{OLD}{longer}"),
         SummaryStatus::Possible(SummariserKind::Other(&paid)),
     );
     assert!(missed.shortfall.is_some());

@@ -169,7 +169,7 @@ impl<'c> TaskReading<'c> {
                 self.covered = self.covered.max(through);
             }
             Fact::CompactionReverted { compaction } => {
-                self.standing.retain(|standing| standing != compaction)
+                self.standing.retain(|standing| standing != compaction);
             }
             Fact::CompactionRestored { compaction } => self.standing.push(*compaction),
             _ => {}

@@ -76,8 +76,13 @@ fn subject(session: Vec<Event>) -> ReplaySubject {
 fn replayed(subject: &ReplaySubject, model: &str, limit: RequestRoom, policy: &Policy) -> Tokens {
     let profiles = Profiles::builtin();
     let ready = subject.prepare(Some(profiles.find(model).unwrap()), &profiles).unwrap();
-    let (profile, format, modes) = (ready.profile, ready.format, &[CacheAssumption::Breakpoints]);
-    let conditions = ReplayConditions { profile, format, limit, profiles: &profiles, modes };
+    let conditions = ReplayConditions {
+        profile: ready.profile,
+        format: ready.format,
+        limit,
+        profiles: &profiles,
+        modes: &[CacheAssumption::Breakpoints],
+    };
     let calls = ready.part.play(&conditions, &ReplayCandidate::of(policy.clone()), |_| {}).unwrap();
     calls[0].iter().map(|call| call.tokens).max().unwrap()
 }
