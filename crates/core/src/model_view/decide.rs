@@ -78,7 +78,7 @@ impl Preparation {
         if policy.summary.is_some()
             && matches!(moment.standby, SummaryStatus::Possible(_) | SummaryStatus::Running(_))
         {
-            let trial = self.trial(context, policy, &chosen.budget, moment);
+            let trial = self.trial(context, policy, &chosen.budget);
             if !is_met(&trial.context, &chosen.budget) {
                 // Until there is a summary no content is changed twice, as long as there is room.
                 self.considered = context.tokens();
@@ -126,7 +126,7 @@ impl Preparation {
         self.considered = size;
         let target = self.target(view, context, policy, budget, moment);
         let mut chosen = chosen(EpochCause::Cold, budget, target);
-        let trial = self.trial(context, policy, &chosen.budget, moment);
+        let trial = self.trial(context, policy, &chosen.budget);
         let Some(terms) = moment.terms else {
             let missed = size > budget.trigger() && !is_met(&trial.context, &chosen.budget);
             self.wish = SummaryOrder::summary_if(

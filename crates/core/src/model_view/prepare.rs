@@ -183,7 +183,7 @@ impl ModelView {
         let mut context = making.every_call(context, policy);
         if let Some(chosen) = making.decide(self, &context, policy, budget, moment) {
             before.get_or_insert_with(|| context.clone());
-            context = making.act(self, context, policy, chosen, moment);
+            context = making.act(self, context, policy, chosen, moment.standby);
         }
         match making.last_resorts(context, budget) {
             Ok(context) => self.context = context,
@@ -315,23 +315,10 @@ impl Preparation {
         context
     }
 
-    /// Tries out the free reducers of an epoch on a context. Where a summary has to be paid for, those that a policy keeps for after
-    /// one come before it: nobody pays for what they can do.
-    pub(super) fn trial(
-        &self,
-        context: &Context,
-        policy: &Policy,
-        budget: &Budget,
-        moment: &NextCall<'_>,
-    ) -> ReducedTrial {
+    /// Tries out the reducers of an epoch on a context.
+    pub(super) fn trial(&self, context: &Context, policy: &Policy, budget: &Budget) -> ReducedTrial {
         let pipeline = policy.pipeline(StepTiming::AtEpoch);
-        let (mut reduced, mut steps) = pipeline.run(context.clone(), budget, self.state.clone());
-        if moment.paid_summariser().is_some() && !is_met(&reduced.context, budget) {
-            let pipeline = policy.pipeline(StepTiming::AfterSummary);
-            let (further, more) = pipeline.run(reduced.context, budget, reduced.state);
-            reduced = further;
-            steps.extend(more);
-        }
+        let (reduced, steps) = pipeline.run(context.clone(), budget, self.state.clone());
         ReducedTrial { context: reduced.context, state: reduced.state, steps }
     }
 
@@ -343,12 +330,12 @@ impl Preparation {
         context: Context,
         policy: &Policy,
         chosen: EpochDecision,
-        moment: &NextCall<'_>,
+        standby: SummaryStatus<'_>,
     ) -> Context {
         let EpochDecision { cause, budget, trial, means } = chosen;
         self.acted = Some(cause.clone());
         let sent = context.changes_of_sent();
-        let trial = trial.unwrap_or_else(|| self.trial(&context, policy, &budget, moment));
+        let trial = trial.unwrap_or_else(|| self.trial(&context, policy, &budget));
         let is_due = match means {
             EpochMeans::Reducers => false,
             EpochMeans::Summary => !is_met(&trial.context, &budget),
@@ -356,7 +343,7 @@ impl Preparation {
         };
         if is_due
             && let Some(rules) = policy.summary
-            && let Ok(context) = self.summarise(view, context, rules, &budget, moment.standby)
+            && let Ok(context) = self.summarise(view, context, rules, &budget, standby)
         {
             self.open(true, &cause);
             let context = self.cut_recent(context, rules);

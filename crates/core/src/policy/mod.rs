@@ -77,7 +77,7 @@ pub struct SummaryRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaidSummaryUse {
-    /// A summary is ordered as soon as all reducers together would miss the target.
+    /// The model is asked wherever a summary is needed.
     #[default]
     Preferred,
     /// The built-in summariser is asked first, which costs nothing: a model is asked only where its summary would miss the target
@@ -150,8 +150,7 @@ pub enum StepTiming {
     /// time.
     #[default]
     AtEpoch,
-    /// Each time the policy acts and a summary was not enough, or none is available. Where a summary has to be paid for, also before
-    /// one is ordered.
+    /// Each time the policy acts and a summary was not enough, or none is available.
     AfterSummary,
     /// Before something is sent for the first time, so that no cache is lost by it.
     OnArrival,

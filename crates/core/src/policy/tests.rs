@@ -229,7 +229,7 @@ fn bad_limits_and_caps_are_refused_with_the_line_of_the_field() {
 #[test]
 fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     let summary = |toml: &str| wrong(&format!("base = \"epitome\"\n[summary]\n{toml}"));
-    insta::assert_snapshot!(summary("keep = { tokens = 9 }\nlenght = 3"), @"line 4: unknown field `lenght`, expected one of `keep`, `length`, `caps`, `shape`");
+    insta::assert_snapshot!(summary("keep = { tokens = 9 }\nlenght = 3"), @"line 4: unknown field `lenght`, expected one of `keep`, `length`, `caps`, `shape`, `paid`");
     insta::assert_snapshot!(summary("keep = { loops = 3 }"), @"line 3: unknown variant `loops`, expected one of `turns`, `tokens`, `important`, `recent`");
     insta::assert_snapshot!(summary("keep = 3"), @"line 3: expected a name in quotes, or a table such as `{ tokens = 30_000 }`");
     insta::assert_snapshot!(summary("shape = \"song\""), @"line 3: unknown variant `song`, expected `message` or `question_and_answer`");

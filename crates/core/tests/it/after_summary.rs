@@ -114,24 +114,6 @@ fn models() -> (TokenPrices, TokenPrices) {
 }
 
 #[test]
-fn nobody_pays_for_a_summary_where_the_reducers_kept_for_after_it_are_enough() {
-    let (paid, unknown) = models();
-    let log = format!("{OLD}{NEW}");
-    let (free, _) = prepared(&log, SummaryStatus::Possible(SummariserKind::Other(&unknown)));
-    assert_eq!((free.wish, free.steps.len()), (SummaryOrder::Summary, 0));
-    // The old output can be cut for nothing.
-    let model = SummaryStatus::Possible(SummariserKind::Other(&paid));
-    let (cut, tokens) = prepared(&log, model);
-    assert_eq!((cut.wish, cut.compaction.is_some()), (SummaryOrder::Nothing, false));
-    assert_eq!(steps(&cut), ["drop_reasoning", "cut_outputs"]);
-    assert!(tokens <= 200, "{tokens}");
-    // Words cannot be cut, so here one is ordered.
-    let words = OLD.replace("The first.", "230 words of \"thought\"").replace("250", "20");
-    let (ordered, _) = prepared(&format!("{words}{NEW}"), model);
-    assert_eq!((ordered.wish, ordered.compaction.is_some()), (SummaryOrder::Summary, false));
-}
-
-#[test]
 fn a_policy_that_says_so_asks_code_before_it_pays_a_model() {
     let (paid, unknown) = models();
     let sparing = POLICY.replace("length = { fixed = 60 }", "length = { fixed = 60 }\npaid = \"if_needed\"");
@@ -141,7 +123,9 @@ fn a_policy_that_says_so_asks_code_before_it_pays_a_model() {
     let (built_in, same) = prepared_under(&sparing, &log, SummaryStatus::BuiltIn);
     assert_eq!((made.wish, made.compaction.is_some()), (SummaryOrder::Nothing, true));
     assert_eq!((steps(&made), tokens), (steps(&built_in), same));
-    // A model that costs nothing, as far as anybody knows, is asked.
+    // Where a policy prefers the model, it is asked, whatever it costs, and so is one whose prices nobody knows.
+    let (preferred, _) = prepared(&log, SummaryStatus::Possible(SummariserKind::Other(&paid)));
+    assert_eq!((preferred.wish, preferred.compaction.is_some()), (SummaryOrder::Summary, false));
     let (asked, _) = prepared_under(&sparing, &log, SummaryStatus::Possible(SummariserKind::Other(&unknown)));
     assert_eq!((asked.wish, asked.compaction.is_some()), (SummaryOrder::Summary, false));
     // Where code misses the target, one is bought.

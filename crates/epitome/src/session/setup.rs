@@ -347,7 +347,7 @@ mod tests {
         let profiles = Profiles::builtin();
         let setup = SessionSetup::new(Format::Anthropic, "claude-sonnet-4-5", None, policy, &profiles);
         let mut learned = ObservedLimits::default();
-        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(138_000));
+        assert_eq!(setup.budget(learned, Tokens(0)).ceiling(), Tokens(147_200));
         assert_eq!(setup.budget(learned, Tokens(0)).trigger(), Tokens(101_200));
         assert_eq!(setup.budget(learned, Tokens(0)).target(), Tokens(82_800));
         // A count that is short is short of a threshold too.
