@@ -60,8 +60,10 @@ impl ThreadArgs {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Who summarises")]
 pub(crate) struct SummariserArgs {
-    /// URL of a model that writes the summary, such as `http://127.0.0.1:8080/v1`. By default the built-in
-    /// summariser writes it, without any model.
+    /// URL of a model that writes the summary, such as `http://127.0.0.1:8080/v1`. Without it the configuration
+    /// file's summariser is used, else the built-in one, which asks no model. Under the default policy a model with
+    /// known prices writes what is asked for (a command, a handoff, the `compact` tool), and automatic summaries only
+    /// where code misses the target (`paid` in a policy's `[summary]`).
     #[arg(long, value_name = "URL", requires = "summariser_model")]
     pub(crate) summariser: Option<String>,
 

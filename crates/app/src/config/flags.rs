@@ -91,7 +91,10 @@ struct GatewayCompactArgs {
     compact_command: Option<String>,
 
     /// Summariser: `built-in`, which asks no model, `session` for the session's own model and key, or the URL
-    /// of another model (OpenAI's Chat Completions; other formats in a file). [default: built-in]
+    /// of another model (OpenAI's Chat Completions; other formats in a file). Without it the configuration file's
+    /// summariser is used, else the built-in one. Under the default policy a model with known prices writes what is asked for
+    /// (a command, a handoff, the `compact` tool), and automatic summaries only where code misses the target (`paid` in a
+    /// policy's `[summary]`).
     // Parsed later, like the other addresses.
     #[arg(long, value_name = "URL")]
     summariser: Option<String>,
