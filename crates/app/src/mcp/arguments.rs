@@ -74,9 +74,13 @@ impl ToolArguments {
         Ok(self.text("scope")? == Some("session"))
     }
 
-    /// The arguments with some replaced, to call again.
+    /// The arguments with some replaced, to call again. White space around texts is not told again.
     pub(super) fn with(&self, replaced: &[(&str, Value)]) -> Value {
-        let mut next = self.0.clone();
+        let trimmed = |(name, value): (&String, &Value)| {
+            let value = value.as_str().map_or_else(|| value.clone(), |text| Value::from(text.trim()));
+            (name.clone(), value)
+        };
+        let mut next: JsonObject = self.0.iter().map(trimmed).collect();
         for (name, value) in replaced {
             next.insert((*name).to_owned(), value.clone());
         }

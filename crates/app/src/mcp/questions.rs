@@ -90,7 +90,7 @@ pub(super) fn search(context: &AnswerContext, arguments: &ToolArguments) -> anyh
     hits.truncate(limit);
     let items = hits.iter().map(|hit| hit_item(context, hit)).collect::<anyhow::Result<Vec<_>>>()?;
     let page = AnswerPage::new(json!({"found": items.len()}));
-    Ok(page.with_items(items, skip, is_more_behind, |at| arguments.with(&[("skip", json!(at))])))
+    page.with_items(items, skip, is_more_behind, |at| arguments.with(&[("skip", json!(at))]))
 }
 
 fn hit_item(context: &AnswerContext, hit: &SearchHit) -> anyhow::Result<Value> {
@@ -124,10 +124,8 @@ pub(super) fn recall(context: &AnswerContext, arguments: &ToolArguments) -> anyh
     let (from, until) = arguments.text("range")?.map_or(Ok((0, None)), byte_range)?;
     let most = arguments.number("max_tokens", usize::MAX, usize::MAX)?;
     let (session, thread) = context.access.handle_owner(&*context.store, handle)?;
-    let recalled = call_replay::recall(&*context.store, thread.id, handle)?;
     let mut text = String::new();
-    for recalled in &recalled {
-        let logged = &recalled.event;
+    call_replay::recall_while(&*context.store, thread.id, handle, &mut |logged| {
         let _ = writeln!(
             text,
             "[{} {}]\n{}\n",
@@ -135,10 +133,8 @@ pub(super) fn recall(context: &AnswerContext, arguments: &ToolArguments) -> anyh
             logged.event.fact.kind(),
             logged.event.fact.text()
         );
-        if text.len() > MAX_RECALLED_BYTES {
-            break;
-        }
-    }
+        text.len() <= MAX_RECALLED_BYTES
+    })?;
     let whole = text.trim_end();
     if from > whole.len() {
         bail!("`range` begins behind the end: the text has {} bytes", whole.len());
@@ -148,13 +144,12 @@ pub(super) fn recall(context: &AnswerContext, arguments: &ToolArguments) -> anyh
     let part = first_tokens(&whole[begin..end], most);
     let is_more_behind = until.is_none() && begin + part.len() < whole.len();
     let page = AnswerPage::new(json!({
-        "handle": handle.trim().trim_start_matches("recall ").trim(),
+        "handle": shortened(handle.trim_start_matches("recall ").trim(), 200),
         "session": session.id,
         "title": shortened(&session.title, 80),
         "bytes": whole.len(),
     }));
-    Ok(page
-        .with_text(part, begin, is_more_behind, |at| arguments.with(&[("range", json!(format!("{at}-")))])))
+    page.with_text(part, begin, is_more_behind, |at| arguments.with(&[("range", json!(format!("{at}-")))]))
 }
 
 /// Reads `3000-6000` or `3000-`.
@@ -199,7 +194,7 @@ pub(super) fn why(context: &AnswerContext, arguments: &ToolArguments) -> anyhow:
         "basis": fate.basis,
         "further_events": fate.others.count(),
     }));
-    Ok(page.with_items(items, skip, false, |at| arguments.with(&[("skip", json!(at))])))
+    page.with_items(items, skip, false, |at| arguments.with(&[("skip", json!(at))]))
 }
 
 fn trace_item(trace: &EventTrace) -> Value {
@@ -234,7 +229,7 @@ pub(super) fn failed(context: &AnswerContext, arguments: &ToolArguments) -> anyh
     let found = failed_attempts(&*context.store, subject, &filter.sessions, thread, skip + MAX_HITS)?;
     let items: Vec<Value> = found.iter().skip(skip).map(attempt_item).collect();
     let page = AnswerPage::new(json!({"found": found.len()}));
-    Ok(page.with_items(items, skip, false, |at| arguments.with(&[("skip", json!(at))])))
+    page.with_items(items, skip, false, |at| arguments.with(&[("skip", json!(at))]))
 }
 
 fn attempt_item(attempt: &FailedAttempt) -> Value {
@@ -280,7 +275,7 @@ pub(super) fn context(context: &AnswerContext, arguments: &ToolArguments) -> any
         "turns": session.turns,
         "compactions": session.compactions,
     }));
-    Ok(page.with_items(items, 0, false, |_| arguments.with(&[])))
+    page.with_items(items, 0, false, |_| arguments.with(&[]))
 }
 
 /// The events of a turn, as text.

@@ -191,7 +191,7 @@ pub fn recall(store: &dyn Store, thread: ThreadId, handle: &str) -> Result<Vec<R
 
 /// The same one by one, as long as `take` wants more. A handle may name any range, so little more is read than is
 /// taken.
-pub(crate) fn recall_while(
+pub fn recall_while(
     store: &dyn Store,
     thread: ThreadId,
     handle: &str,
