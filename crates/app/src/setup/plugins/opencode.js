@@ -65,7 +65,9 @@ export const Epitome = async ({ client, directory }) => {
       if (at < 0) return
       const summary = output.messages[at]
       if (!facts.has(summary.info.id)) {
-        facts.set(summary.info.id, await factsOf("messages", summary.info.sessionID))
+        const found = await factsOf("messages", summary.info.sessionID)
+        // What was not told this time is asked for again.
+        if (found) facts.set(summary.info.id, found)
       }
       const text = facts.get(summary.info.id)
       if (!text) return
