@@ -211,7 +211,9 @@ impl<'c> TaskReading<'c> {
         let Some(task) = self.task.take() else { return };
         // A repetition concerns the task before it, even if that was worked on before the summary was made.
         let is_repeated = next.is_some_and(|(_, is_repeated)| is_repeated);
-        if !task.on_summary && !is_repeated {
+        // A call that failed left no answer behind.
+        let on_summary = task.on_summary || (failure.is_some() && !self.standing.is_empty());
+        if !on_summary && !is_repeated {
             return;
         }
         let stop = match (task.state, failure) {
