@@ -167,9 +167,9 @@ impl CompactRequest<'_> {
     /// Returns true if a provider that was asked for a compaction item refuses because it has none to give.
     fn has_no_compaction(&self, refusal: &Response<PeekedBody>) -> bool {
         if self.request.purpose == Some(RequestPurpose::Compaction) {
-            return is_no_route(refusal.status());
+            return is_no_route(refusal);
         }
-        let refuses = is_no_route(refusal.status())
+        let refuses = is_no_route(refusal)
             || matches!(refusal.status(), StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         refuses && refusal.body().held_text().contains("compaction_trigger")
     }

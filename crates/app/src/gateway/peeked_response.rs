@@ -48,6 +48,8 @@ pub(super) struct PeekedBody {
     rest: Incoming,
     /// True if a held piece has just been passed on.
     has_let_go: bool,
+    /// True if the answer was inspected to its end.
+    is_whole: bool,
 }
 
 /// Wraps an answer that has not been inspected.
@@ -74,16 +76,40 @@ pub(super) async fn peek_overflow(
     (Response::from_parts(head, begun), told.unwrap_or(None))
 }
 
+/// Holds a refusal to its end, if it ends in time and is not long.
+pub(super) async fn peek_refusal(response: Response<Incoming>) -> Response<PeekedBody> {
+    let mut response = without_peeking(response);
+    let coding = ContentCoding::of(response.headers());
+    // What is not there in time is passed on unread.
+    let _ = timeout(REFUSAL, response.body_mut().read_refusal(coding)).await;
+    response
+}
+
+/// Text of a refusal that is held to its end; `None` if it is not, or cannot be read.
+pub(super) fn refusal_text(refusal: &Response<PeekedBody>) -> Option<String> {
+    let body = refusal.body();
+    let held = body.is_whole.then(|| body.held())?;
+    let expanded = match ContentCoding::of(refusal.headers()) {
+        _ if held.is_empty() => held,
+        ContentCoding::Identity => held,
+        coding => expand(coding, &held, MAX_PEEKED_BYTES).ok()?,
+    };
+    String::from_utf8(expanded).ok()
+}
+
 impl PeekedBody {
     fn new(rest: Incoming) -> Self {
-        Self { first: VecDeque::new(), rest, has_let_go: false }
+        Self { first: VecDeque::new(), rest, has_let_go: false, is_whole: false }
     }
 
     /// What was inspected and not passed on, as text; empty if it is compressed.
     pub(super) fn held_text(&self) -> String {
+        String::from_utf8(self.held()).unwrap_or_default()
+    }
+
+    fn held(&self) -> Vec<u8> {
         let held = self.first.iter().filter_map(|frame| frame.as_ref().ok()?.data_ref());
-        let bytes: Vec<u8> = held.flat_map(|bytes| bytes.iter().copied()).collect();
-        String::from_utf8(bytes).unwrap_or_default()
+        held.flat_map(|bytes| bytes.iter().copied()).collect()
     }
 
     /// Reports whether a refusal says that the request was too long.
@@ -93,6 +119,11 @@ impl PeekedBody {
         status: StatusCode,
         coding: ContentCoding,
     ) -> Option<ContextOverflow> {
+        detect_overflow(format, status.as_u16(), &self.read_refusal(coding).await?)
+    }
+
+    /// Reads a refusal to its end; `None` if it is too long or cannot be read.
+    async fn read_refusal(&mut self, coding: ContentCoding) -> Option<Vec<u8>> {
         let mut said = Vec::new();
         while let Some(bytes) = self.more().await.ok()? {
             said.extend_from_slice(&bytes);
@@ -100,12 +131,11 @@ impl PeekedBody {
                 return None;
             }
         }
-        let said = if coding == ContentCoding::Identity {
-            said
-        } else {
-            expand(coding, &said, MAX_PEEKED_BYTES).ok()?
-        };
-        detect_overflow(format, status.as_u16(), &said)
+        self.is_whole = true;
+        if coding == ContentCoding::Identity {
+            return Some(said);
+        }
+        expand(coding, &said, MAX_PEEKED_BYTES).ok()
     }
 
     /// Reports whether a stream begins by saying that the request was too long.

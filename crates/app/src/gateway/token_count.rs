@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use epitome::{rewrite::RequestCount, wire::synthetic_response::SyntheticResponse};
-use http::{Request, StatusCode, request::Parts};
+use http::{Request, Response, StatusCode, request::Parts};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
     compact_request::ProxyOutcome,
     outgoing_request::{MAX_COMPOSE_WAIT, ProxyError, send},
-    peeked_response,
+    peeked_response::{self, PeekedBody},
     recording::RecordableRequest,
     request_body::OutboundBody,
     request_scope::RequestScope,
@@ -56,14 +57,48 @@ impl CountRequest<'_> {
         }
         let response =
             send(self.passage, self.upstream, Request::from_parts(self.head, self.outbound)).await?;
-        match counted {
-            Some(count) if is_no_route(response.status()) => Ok(answer(count)),
-            _ => Ok(ProxyOutcome::Provider(peeked_response::without_peeking(response))),
-        }
+        let Some(count) = counted.filter(|_| response.status().as_u16() >= 400) else {
+            return Ok(ProxyOutcome::Provider(peeked_response::without_peeking(response)));
+        };
+        let refusal = peeked_response::peek_refusal(response).await;
+        Ok(if is_no_route(&refusal) { answer(count) } else { ProxyOutcome::Provider(refusal) })
     }
 }
 
-/// Returns true if a provider's refusal says that it has no such route.
-pub(super) fn is_no_route(status: StatusCode) -> bool {
-    matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED)
+/// Returns true if a provider's refusal, held to its end, says that it has no such route. Providers answer 404 for an unknown
+/// model, too, and then nothing may be made up in their place.
+pub(super) fn is_no_route(refusal: &Response<PeekedBody>) -> bool {
+    match refusal.status() {
+        StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => true,
+        StatusCode::NOT_FOUND => {
+            peeked_response::refusal_text(refusal).is_some_and(|text| tells_of_no_route(text.trim()))
+        }
+        _ => false,
+    }
+}
+
+/// Returns true if the text of an answer 404 is about the address that was asked, not about a model or another resource.
+fn tells_of_no_route(text: &str) -> bool {
+    // A page or a line of text comes from a server that does not know the address.
+    if !text.starts_with(['{', '[', '"']) {
+        return true;
+    }
+    let Ok(said) = serde_json::from_str::<Value>(text) else { return false };
+    let error = said.get("error").unwrap_or(&said);
+    let field = |name: &str| error.get(name).and_then(Value::as_str);
+    let message = error.as_str().or_else(|| field("message")).or_else(|| field("detail"));
+    let message = message.unwrap_or_default().to_lowercase();
+    let about = ["code", "type", "param"].map(|name| field(name).unwrap_or_default().to_lowercase());
+    // The address itself may have a model in it.
+    let is_address = |word: &&str| {
+        let word = word.trim_start_matches(|letter: char| !letter.is_alphanumeric() && letter != '/');
+        word.starts_with('/') || word.starts_with("http")
+    };
+    let names_model =
+        message.split_whitespace().filter(|word| !is_address(word)).any(|word| word.contains("model"))
+            || about.iter().any(|word| word.contains("model"));
+    let names_route =
+        ["path", "route", "method", "endpoint", "url"].iter().any(|word| message.contains(word));
+    let is_bare = ["not found", "file not found", "page not found"].contains(&message.trim_end_matches('.'));
+    !names_model && (names_route || is_bare)
 }

@@ -30,12 +30,17 @@ const PROVIDERS_COUNT: u64 = 777_777;
 
 /// A provider that answers calls, says what it used, and counts. Its tokens have so many bytes; `newest` is the newest call's.
 fn provider(bytes_per_token: u64, counts: bool, newest: &Arc<AtomicU64>) -> Parrot {
+    let refusal = (!counts).then_some("{\"error\":{\"message\":\"no such route\"}}");
+    refusing_provider(bytes_per_token, refusal, newest)
+}
+
+/// The same provider; `refusal` is what it says when it is to count.
+fn refusing_provider(bytes_per_token: u64, refusal: Option<&'static str>, newest: &Arc<AtomicU64>) -> Parrot {
     let newest = Arc::clone(newest);
     Parrot::new(move |request| {
         let is_count =
             ["count_tokens", "input_tokens", "countTokens"].iter().any(|name| request.line.contains(name));
-        if is_count && !counts {
-            let body = "{\"error\":{\"message\":\"no such route\"}}";
+        if is_count && let Some(body) = refusal {
             return vec![
                 format!("HTTP/1.1 404 No\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes(),
             ];
@@ -226,6 +231,34 @@ fn a_provider_without_a_counting_route_is_helped_out() {
         let count = counted(&answer);
         assert!((500..1_500).contains(&count), "{format}: {count}");
     }
+}
+
+#[test]
+fn only_a_404_about_the_address_is_helped_out() {
+    let check = |refusal: &'static str, is_helped: bool| {
+        let provider = refusing_provider(4, Some(refusal), &Arc::default());
+        let gateway = gateway(&provider, "compact");
+        let (format, _, count_path) = ROUTES[0];
+        let answer = gateway.ask(&post(count_path, "", &body(format, &[(true, question(0))], true)));
+        if is_helped {
+            assert!((500..1_500).contains(&counted(&answer)), "{refusal}");
+        } else {
+            assert_eq!((answer.status(), answer.text().as_str()), (404, refusal));
+        }
+    };
+    check("", true);
+    check("404 page not found", true);
+    check("<html>Not Found</html>", true);
+    check(r#"{"detail":"Not Found"}"#, true);
+    check(r#"{"error":{"message":"Invalid URL (POST /v1/models/m:countTokens)"}}"#, true);
+    check(r#"{"type":"error","error":{"type":"not_found_error","message":"model: m"}}"#, false);
+    check(r#"{"error":{"message":"The model `m` does not exist.","code":"model_not_found"}}"#, false);
+    check(
+        r#"{"error":{"message":"models/m is not found. Call ListModels to see supported methods."}}"#,
+        false,
+    );
+    check(r#"{"error":"model 'm' not found"}"#, false);
+    check(r#"{"error":{"message":"Previous response with id 'r' not found."}}"#, false);
 }
 
 #[test]
