@@ -84,20 +84,20 @@ pub(crate) fn exported_messages(
 
 /// Has the agent remove a session. goose asks the user first.
 pub(crate) fn remove(agent: ResumableAgent, id: &str, directory: &Path) -> anyhow::Result<()> {
-    let words: &[&str] = match agent {
-        ResumableAgent::Goose => &["session", "remove", "--session-id", id],
-        _ => &["session", "delete", id],
-    };
-    let status = started(agent, words, directory)?;
+    let command = removal_command(agent, id);
+    let status = started(agent, &command[1..], directory)?;
     if !status.success() {
-        bail!(
-            "{} did not remove the session; run this in a terminal: {} {}",
-            agent.title(),
-            program(agent),
-            words.join(" ")
-        );
+        bail!("{} did not remove the session; run this in a terminal: {}", agent.title(), command.join(" "));
     }
     Ok(())
+}
+
+/// The command that removes an imported session, program first.
+pub(crate) fn removal_command(agent: ResumableAgent, id: &str) -> Vec<&str> {
+    match agent {
+        ResumableAgent::Goose => vec![program(agent), "session", "remove", "--session-id", id],
+        _ => vec![program(agent), "session", "delete", id],
+    }
 }
 
 /// Runs a command of the agent in the user's terminal, to its end.

@@ -107,7 +107,7 @@ pub(crate) fn run(args: &ResumeArgs, store: &DatabaseLocation, out: CliOutput) -
         model: args.model.clone().or_else(|| configured_model(agent)),
     };
     let written = agent.write(&fitted.continuation, &session)?;
-    let plan = ResumePlan { agent, directory, fitted, written };
+    let mut plan = ResumePlan { agent, directory, fitted, written };
     if args.dry_run {
         return plan.print(None, args, &source, out);
     }
@@ -282,34 +282,47 @@ impl ResumePlan {
     }
 
     /// Adds the session, and returns its id.
-    fn add(&self) -> anyhow::Result<String> {
-        let mut added = AddedSessions::read()?;
+    fn add(&mut self) -> anyhow::Result<String> {
+        // A record that cannot be read is reported before anything is added.
+        drop(AddedSessions::read()?);
         let path = self.path()?;
         let contents = &self.written.contents;
         resumed_sessions::write_new(&path, contents)?;
-        let (id, hash) = if agent_programs::imports(self.agent) {
-            let imported = self.import(&path);
-            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-            imported?
-        } else {
-            let id = self.written.key.clone().unwrap_or_default();
-            (id, resumed_sessions::hash(contents.as_bytes()))
-        };
-        added.add(AddedSession {
-            id: id.clone(),
-            agent: self.agent.name().to_owned(),
-            path: (!agent_programs::imports(self.agent)).then_some(path),
-            directory: self.directory.clone(),
-            hash,
-            added: text_format::now().0,
-        })?;
+        if agent_programs::imports(self.agent) {
+            return self.import(&path);
+        }
+        let id = self.written.key.clone().unwrap_or_default();
+        let hash = resumed_sessions::hash(contents.as_bytes());
+        AddedSessions::add(self.added(id.clone(), Some(path), Some(hash)))?;
         Ok(id)
     }
 
-    fn import(&self, file: &Path) -> anyhow::Result<(String, String)> {
-        let id = agent_programs::import(self.agent, file, self.written.key.as_deref(), &self.directory)?;
-        let messages = agent_programs::exported_messages(self.agent, &id, &self.directory)?;
-        Ok((id, resumed_sessions::hash(&messages)))
+    /// Has the agent import a file, and returns the session's id. The session is recorded before it is exported: were it not,
+    /// an export that fails would leave it behind, and the next removal would be that of an earlier one.
+    fn import(&mut self, file: &Path) -> anyhow::Result<String> {
+        let key = self.written.key.as_deref();
+        let imported = agent_programs::import(self.agent, file, key, &self.directory);
+        let removed = fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()));
+        let id = imported?;
+        AddedSessions::add(self.added(id.clone(), None, None))?;
+        removed?;
+        match agent_programs::exported_messages(self.agent, &id, &self.directory) {
+            Ok(messages) => {
+                let hash = resumed_sessions::hash(&messages);
+                AddedSessions::add(self.added(id.clone(), None, Some(hash)))?;
+            }
+            Err(error) => self.fitted.notes.push(format!(
+                "{} imported the session but could not export it, so --undo will not remove it: {error:#}",
+                self.agent.title()
+            )),
+        }
+        Ok(id)
+    }
+
+    /// The session's entry in the record.
+    fn added(&self, id: String, path: Option<PathBuf>, hash: Option<String>) -> AddedSession {
+        let (agent, directory) = (self.agent.name().to_owned(), self.directory.clone());
+        AddedSession { id, agent, path, directory, hash, added: text_format::now().0 }
     }
 
     /// Tells what was written, or would be.
@@ -388,11 +401,10 @@ fn shell_word(path: &Path) -> String {
 
 /// Removes a session that was added, unless it has gone on since.
 fn undo(id: Option<&str>, mut out: CliOutput) -> anyhow::Result<ExitCode> {
-    let mut added = AddedSessions::read()?;
-    let session = added.find(id)?.clone();
+    let session = AddedSessions::read()?.find(id)?.clone();
     let agent = ResumableAgent::named(&session.agent).context("the record names an unknown agent")?;
     remove(&session, agent)?;
-    added.remove(&session.id)?;
+    AddedSessions::remove(&session)?;
     if out.is_json() {
         out.object(&json!({"removed": session.id, "agent": session.agent}))?;
     } else {
@@ -403,12 +415,21 @@ fn undo(id: Option<&str>, mut out: CliOutput) -> anyhow::Result<ExitCode> {
 
 /// Removes a session's file, or has its agent remove it.
 fn remove(session: &AddedSession, agent: ResumableAgent) -> anyhow::Result<()> {
+    let Some(hash) = &session.hash else {
+        bail!(
+            "{} did not export the session {} when it was added, so whether it has gone on since cannot be checked: it was not \
+             removed; to remove it all the same, run: {}\nAn earlier session is removed by its id: epitome resume --undo ID",
+            agent.title(),
+            session.id,
+            agent_programs::removal_command(agent, &session.id).join(" ")
+        );
+    };
     let export = || agent_programs::exported_messages(agent, &session.id, &session.directory);
     let bytes = match &session.path {
         Some(path) => fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
         None => export()?,
     };
-    if resumed_sessions::hash(&bytes) != session.hash {
+    if resumed_sessions::hash(&bytes) != *hash {
         bail!(
             "the session {} has gone on since it was added: it was not removed; if it is to go all the same, remove it in {}",
             session.id,

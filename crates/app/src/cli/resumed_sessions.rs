@@ -22,8 +22,9 @@ pub(crate) struct AddedSession {
     pub(crate) path: Option<PathBuf>,
     /// Folder that the agent goes on in.
     pub(crate) directory: PathBuf,
-    /// Hash of the file, or of what the agent exported after the import.
-    pub(crate) hash: String,
+    /// Hash of the file, or of what the agent exported after the import; none if that export failed.
+    #[serde(default)]
+    pub(crate) hash: Option<String>,
     /// Time of the addition, in milliseconds.
     pub(crate) added: i64,
 }
@@ -48,11 +49,15 @@ impl AddedSessions {
         Ok(Self { path, sessions })
     }
 
-    /// Finds a session by its id or the start of it, or the newest one.
+    /// Finds a session by its id, else by the start of it, or the newest one.
     pub(crate) fn find(&self, id: Option<&str>) -> anyhow::Result<&AddedSession> {
         let Some(id) = id else {
             return self.sessions.last().context("there is nothing to undo: no session was added yet");
         };
+        // goose counts its sessions, so that one id may be the start of another.
+        if let Some(session) = self.sessions.iter().rfind(|session| session.id == id) {
+            return Ok(session);
+        }
         let mut found = self.sessions.iter().filter(|session| session.id.starts_with(id));
         match (found.next(), found.next()) {
             (Some(session), None) => Ok(session),
@@ -61,16 +66,23 @@ impl AddedSessions {
         }
     }
 
-    /// Adds a session.
-    pub(crate) fn add(&mut self, session: AddedSession) -> anyhow::Result<()> {
-        self.sessions.push(session);
-        self.write()
+    /// Adds a session to the record, in place of what it holds of that session.
+    pub(crate) fn add(session: AddedSession) -> anyhow::Result<()> {
+        let mut record = Self::without(&session)?;
+        record.sessions.push(session);
+        record.write()
     }
 
     /// Removes a session from the record.
-    pub(crate) fn remove(&mut self, id: &str) -> anyhow::Result<()> {
-        self.sessions.retain(|session| session.id != id);
-        self.write()
+    pub(crate) fn remove(session: &AddedSession) -> anyhow::Result<()> {
+        Self::without(session)?.write()
+    }
+
+    /// The record as it is now but for a session: agents take their time, and another command may have changed it since.
+    fn without(session: &AddedSession) -> anyhow::Result<Self> {
+        let mut record = Self::read()?;
+        record.sessions.retain(|other| (&other.id, &other.agent) != (&session.id, &session.agent));
+        Ok(record)
     }
 
     /// Writes the record whole and puts it in its place.

@@ -24,7 +24,7 @@ kept="$HOME/kept"; mkdir -p "$kept"; name=$(basename "$0")
 [ "$1" = session ] && [ "$2" != delete ] && shift
 case "$name-$1" in
   opencode-import) cp "$2" "$kept/$(basename "$2" .json)" && echo "Imported session: $(basename "$2" .json)" ;;
-  opencode-export) cat "$kept/$2" ;;
+  opencode-export) [ ! -e "$HOME/no-export" ] && cat "$kept/$2" ;;
   opencode-session) rm "$kept/$3" ;;
   goose-import) cp "$2" "$kept/20260301_7" && printf 'Session imported:\n20260301_7 - a title\n' ;;
   goose-export) cat "$kept/$3" ;;
@@ -312,6 +312,38 @@ fn a_session_that_has_gone_on_is_not_removed() {
         assert!(said.contains("has gone on since"), "{agent}: {said}");
         assert_eq!(fs::read_to_string(&written).expect("it is there"), grown);
     }
+}
+
+#[test]
+fn a_session_that_was_imported_but_not_exported_is_recorded_all_the_same() {
+    let home = Home::new();
+    let file = home.bench.write("session.jsonl", sessions::claude_code("/nowhere"));
+    let earlier = resumed(&home, &file, "pi");
+    fs::write(home.path("no-export"), "").expect("a file");
+    let added = resumed(&home, &file, "opencode");
+    assert!(added["notes"].to_string().contains("--undo will not remove it"), "{added}");
+    let id = added["session"].as_str().expect("an id");
+    let said = home.fails(&["resume", "--undo"]);
+    assert!(said.contains(&format!("opencode session delete {id}")), "{said}");
+    assert!(home.written(&added).exists() && home.written(&earlier).exists());
+    home.ok(&["resume", "--undo", earlier["session"].as_str().expect("an id")]);
+    assert!(home.written(&added).exists() && !home.written(&earlier).exists());
+}
+
+#[test]
+fn an_id_that_is_the_start_of_another_is_removed_by_itself() {
+    let home = Home::new();
+    let file = home.bench.write("session.jsonl", sessions::claude_code("/nowhere"));
+    let added = resumed(&home, &file, "goose");
+    let written = home.written(&added);
+    let id = added["session"].as_str().expect("an id");
+    let record = home.path(".local/share/epitome/resumed.jsonl");
+    let line = fs::read_to_string(&record).expect("a record");
+    fs::write(&record, format!("{line}{}", line.replace(id, &format!("{id}0")))).expect("a record");
+    fs::copy(&written, home.path(&format!("kept/{id}0"))).expect("another session");
+    assert!(home.fails(&["resume", "--undo", &id[..4]]).contains("several added sessions"));
+    home.ok(&["resume", "--undo", id]);
+    assert!(!written.exists() && home.path(&format!("kept/{id}0")).exists());
 }
 
 #[test]
