@@ -333,10 +333,13 @@ impl ThreadCache {
         composing: &RewriteSettings,
     ) -> Arc<SessionSetup> {
         let key = (format, model.to_owned());
-        // A policy may be changed under its name while the gateway runs: its content counts, not its name.
+        // A policy or profile may be changed under its name while the gateway runs: its content counts, not its name.
         let policy = with_replaced_hooks(composing.policy.clone(), &composing.functions.hooks);
         let check = composing.functions.overflow_check;
-        let is_asked = |(known, setup, _): &CachedSetup| *known == policy && setup.overflow_check == check;
+        let profile = composing.profiles.find(model).ok();
+        let is_asked = |(known, setup, _): &CachedSetup| {
+            *known == policy && setup.overflow_check == check && setup.profile.as_ref() == profile
+        };
         if let Some(known) = self.setups().get(&key)
             && let Some((_, setup, made)) = known.iter().find(|one| is_asked(one))
             && made.elapsed() < SETUP_LIFETIME

@@ -7,6 +7,7 @@ use epitome_core::{
     budget::Budget,
     event::{CompactionTrigger, Pin},
     id::JobId,
+    policy::{PaidSummaryUse, SummaryRules},
     projection::EventLine,
     summary::{
         SummaryFocus,
@@ -17,7 +18,7 @@ use epitome_store::records::{CommitRecord, JobState};
 
 use super::{
     built_in_record::summary_record,
-    engine::{AppendAttempts, BUILT_IN_NAME, SessionEngine},
+    engine::{AppendAttempts, BUILT_IN_NAME, SessionEngine, SummariserConfig},
     error::SessionError,
     lifecycle::LifecycleEvent,
     state::SessionState,
@@ -84,7 +85,8 @@ pub(crate) fn order(
     }
 }
 
-/// Orders a summary if no event has arrived since, and there is enough to summarise.
+/// Orders a summary if no event has arrived since, and there is enough to summarise. A policy that asks code before it pays for
+/// a summary orders none that costs money: the next request gets the built-in one, if it needs any.
 pub(crate) fn order_if_idle(engine: &Arc<SessionEngine>, after: Duration) -> Result<bool, SessionError> {
     let is_due = {
         let state = engine.state()?;
@@ -94,9 +96,18 @@ pub(crate) fn order_if_idle(engine: &Arc<SessionEngine>, after: Duration) -> Res
         });
         let budget = state.budget();
         let level = state.setup.calls.policy.cold_level(&budget).unwrap_or(budget.trigger());
+        let is_ordered = |rules: SummaryRules, maker: &SummariserConfig| {
+            rules.paid == PaidSummaryUse::Preferred
+                || !maker.kind().costs_money(state.setup.calls.terms.as_ref())
+        };
         quiet
-            && engine.maker.is_some()
-            && state.setup.calls.policy.summary.is_some()
+            && state
+                .setup
+                .calls
+                .policy
+                .summary
+                .zip(engine.maker.as_ref())
+                .is_some_and(|(rules, maker)| is_ordered(rules, maker))
             && state.view().context().tokens() > level
             && engine.store.ready_job(engine.thread)?.is_none()
     };
