@@ -15,6 +15,7 @@ use epitome_core::{
     policy::{Policy, PolicyStep, StepTiming},
     profile::{CacheRules, Profiles, TokenPrices, Tokenizer},
     reducers::{AnyReducer, DropInjected},
+    summary::SummaryFocus,
 };
 use epitome_store::{
     NewThread, Store, StoreLocation, StoreOptions, ThreadStart, open_store, records::NewSession,
@@ -420,6 +421,8 @@ impl SessionBuilder {
         let setup = SessionSetup::new(self.format, &self.model, self.window, &policy, &self.profiles)
             .with_overflow_check(self.overflow_check);
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
+        // The built-in summariser minds the focus too.
+        let focus = self.instructions.focus.as_deref().and_then(SummaryFocus::new);
         let maker = self.summariser.map(|summariser| SummariserConfig {
             summariser,
             careful: self.careful,
@@ -435,7 +438,10 @@ impl SessionBuilder {
             let store = open(place)?;
             let place = find(&*store)?;
             let setup = setup.with_recorded_counts(&*store);
-            SessionEngine::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
+            let (setup, hooks) = (Arc::new(setup), Arc::new(hooks));
+            let mut engine = SessionEngine::open(store, place, setup, hooks, maker, listeners, clock)?;
+            engine.focus = focus;
+            Ok(engine)
         })
         .await?;
         let (engine, wake) = (Arc::new(engine), Arc::new(Notify::new()));

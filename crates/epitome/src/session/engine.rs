@@ -160,7 +160,7 @@ impl SessionEngine {
     ) -> Result<Self, SessionError> {
         let state = SessionState::restore(&*store, thread, setup)?;
         let (inbox, state) = (PendingUpdates::default(), Mutex::new(state));
-        let (focus, memory) = (maker.as_ref().and_then(SummariserConfig::focus), None);
+        let (focus, memory) = (None, None);
         Ok(Self { store, session, thread, hooks, maker, listeners, clock, focus, memory, inbox, state })
     }
 
@@ -175,7 +175,7 @@ impl SessionEngine {
     ) -> Self {
         let state = Mutex::new(SessionState::fresh(thread, setup));
         let inbox = PendingUpdates::default();
-        let (hooks, focus, memory) = (Arc::default(), maker.as_ref().and_then(SummariserConfig::focus), None);
+        let (hooks, focus, memory) = (Arc::default(), None, None);
         Self { store, session, thread, hooks, maker, listeners, clock, focus, memory, inbox, state }
     }
 
@@ -344,7 +344,7 @@ impl SessionEngine {
         if let Some(usage) = &answered.usage {
             state.is_counted(estimated, usage);
         }
-        if state.overflowed {
+        if state.overflowed() {
             events.push(overflow_marker(now));
         }
         self.append_all(&mut state, &events, &[CommitRecord::Outcome(outcome)])
@@ -420,7 +420,9 @@ impl SessionEngine {
         hooks: Arc<Hooks>,
     ) -> Result<Self, SessionError> {
         let (store, maker) = (Arc::clone(&self.store), self.maker.clone());
-        Self::open(store, place, setup, hooks, maker, self.listeners.clone(), self.clock.clone())
+        let engine =
+            Self::open(store, place, setup, hooks, maker, self.listeners.clone(), self.clock.clone())?;
+        Ok(Self { focus: self.focus.clone(), ..engine })
     }
 
     /// Changes to another model.
@@ -444,11 +446,6 @@ pub(super) fn overflow_marker(now: Timestamp) -> Event {
 pub const BUILT_IN_NAME: &str = "built-in";
 
 impl SummariserConfig {
-    /// Focus of every summary, if one is set.
-    fn focus(&self) -> Option<SummaryFocus> {
-        self.instructions.focus.as_deref().and_then(SummaryFocus::new)
-    }
-
     /// Summariser for a trigger.
     pub(crate) fn summariser_for(&self, trigger: CompactionTrigger) -> &Arc<dyn Summarize> {
         match trigger {

@@ -155,7 +155,7 @@ impl CallDraft {
         let unwritten = writes.commit(engine, only_grows)?;
         state.last = Some((number, tokens));
         state.named = Some(named);
-        state.overflowed = false;
+        state.answer = None;
         let compaction = report_adopted(engine, &prepared, summary);
         let standing = state.view().context().summary().map(|summary| summary.id.seq);
         if let Some(calls) = state.note_compacted_call(number, standing, is_forced(&prepared)) {
@@ -208,7 +208,7 @@ impl CallWrites {
                 state.view().line().events().rev().find(|logged| is_marker(logged) || is_answer(logged));
             newest.is_some_and(|logged| is_marker(&logged))
         };
-        if state.overflowed && !was_noted() {
+        if state.overflowed() && !was_noted() {
             self.append(state, overflow_marker(self.now));
         }
     }
@@ -346,7 +346,7 @@ fn next_call<'m>(
         cache: state.cache,
         unanswered: state.unanswered,
         focus: engine.focus.as_ref(),
-        overflowed: state.overflowed,
+        overflowed: state.overflowed(),
     }
 }
 

@@ -96,8 +96,10 @@ pub(crate) struct SessionState {
     pub(super) unanswered: Option<Seq>,
     /// Tokens that hooks may still add to the next request.
     pub(super) injection: Tokens,
-    /// True if the last call used more than the model's input takes, by its provider's count.
-    pub(super) overflowed: bool,
+    /// Usage of the last call, by its provider's count, until there is another call.
+    pub(super) answer: Option<Usage>,
+    /// The compaction that the last call stood on.
+    stood_on: Option<Seq>,
 }
 
 /// A request as it was written, rendered or rewritten.
@@ -228,7 +230,8 @@ impl SessionState {
             offers_recall: false,
             unanswered: None,
             injection: Tokens(0),
-            overflowed: false,
+            answer: None,
+            stood_on: None,
         }
     }
 
@@ -269,6 +272,7 @@ impl SessionState {
         self.learned = knew.learned;
         self.cache = knew.cache;
         self.chance = knew.chance;
+        self.stood_on = last.call.summary.map(|summary| summary.seq);
         for outcome in &last.outcomes {
             if let Some(usage) = &outcome.usage {
                 self.is_counted(last.call.estimated, usage);
@@ -294,9 +298,18 @@ impl SessionState {
     pub(super) fn is_counted(&mut self, estimated: Tokens, usage: &Usage) {
         self.learned.counted(estimated, usage.input());
         self.cache.observe(usage, self.chance.take());
+        self.answer = Some(*usage);
+    }
+
+    /// Returns true if the last call used more than the model's input takes, and nothing has made the context smaller
+    /// since. The limit is that of the newest request: it is not known yet when the state is read again.
+    pub(super) fn overflowed(&self) -> bool {
         let usable = self.limit.map_or(self.setup.limit, |limit| limit.most);
-        self.overflowed = self.setup.overflow_check == OverflowCheck::On
-            && usable.and_then(|usable| overflow(usable, usage)).is_some();
+        let is_over = |usage: &Usage| usable.and_then(|usable| overflow(usable, usage)).is_some();
+        let standing = self.view().context().summary().map(|summary| summary.id.seq);
+        self.setup.overflow_check == OverflowCheck::On
+            && standing <= self.stood_on
+            && self.answer.as_ref().is_some_and(is_over)
     }
 
     /// Takes in events that others have appended since.
@@ -443,6 +456,7 @@ impl SessionState {
         };
         let pass = self.calls.sent(Some(now), written.prompt).map(json);
         let sent = self.view().last().map(json).unwrap_or_default();
+        self.stood_on = self.view().context().summary().map(|summary| summary.id.seq);
         let context = self.view().context();
         let recorded = &setup.recorded;
         NewCall {

@@ -627,6 +627,29 @@ async fn an_overflow_is_known_again_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_after_an_overflow_is_not_followed_by_another() {
+    for (by_another, restarts) in [(false, false), (true, false), (false, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("agent.db");
+        let open = || builder(Format::OpenaiChat).window(Tokens(200_000)).file(&file);
+        let mut session = open().begin().await.unwrap();
+        session.user("Count the files. Never write any file.").await.unwrap();
+        play_with_usage(&session, 0..20, (100_000, 4_000)).await;
+        play_with_usage(&session, 20..21, (190_000, 6_010)).await;
+        if by_another {
+            open().resume(session.id()).await.unwrap().compact(None).await.unwrap();
+        } else {
+            session.compact(None).await.unwrap();
+        }
+        if restarts {
+            session = open().resume(session.id()).await.unwrap();
+        }
+        session.next_request().await.unwrap();
+        assert_eq!(triggers(&session), [CompactionTrigger::Manual], "{by_another}, {restarts}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_built_in_compaction_leaves_a_row_like_a_jobs() {
     let session = chat().begin().await.unwrap();
     session.user("Count the files. Never write any file.").await.unwrap();
