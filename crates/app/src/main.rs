@@ -22,6 +22,11 @@ fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.kind() == ErrorKind::MissingSubcommand => return help(),
+        Err(error) if error.use_stderr() && is_hook() => {
+            // Agents take the exit code of a wrong command line, 2, for a refusal of what they are about to do.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
         Err(error) => error.exit(),
     };
     match cli.run() {
@@ -36,6 +41,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns true if the command line, however wrong, is for `hook`.
+fn is_hook() -> bool {
+    let command = cli::Cli::command().ignore_errors(true);
+    command.try_get_matches().is_ok_and(|given| given.subcommand_name() == Some("hook"))
 }
 
 /// Shows the help of a command that lacks its subcommand. Clap does so for an empty command line, but counts

@@ -15,7 +15,7 @@ use clap::Args as ClapArgs;
 
 use super::{output::CliOutput, store_lookup::DatabaseLocation, text_format};
 use crate::{
-    hooks::{self, HookCall, watch},
+    hooks::{self, HookCall, MAX_INPUT_BYTES, watch},
     setup::SetupAgent,
 };
 
@@ -62,8 +62,6 @@ pub(crate) fn run(args: &HookArgs, location: &DatabaseLocation, mut out: CliOutp
 
 /// The answer, if it comes in time. What is still being recorded then is left to the watching process.
 fn answered(args: &HookArgs, location: &DatabaseLocation) -> anyhow::Result<String> {
-    let mut input = String::new();
-    std::io::stdin().lock().read_to_string(&mut input).context("cannot read standard input")?;
     let data = location.data_folder()?;
     let is_before_call = matches!(args.event.as_str(), "PreToolUse" | "UserPromptSubmit");
     let deadline = Duration::from_millis(args.deadline.unwrap_or(if is_before_call { 140 } else { 8_000 }));
@@ -71,7 +69,8 @@ fn answered(args: &HookArgs, location: &DatabaseLocation) -> anyhow::Result<Stri
     let (agent, event, folder) = (args.agent, args.event.clone(), data);
     let opening = location.clone();
     thread::spawn(move || {
-        let made = opening.open().and_then(|store| {
+        let made = input().and_then(|input| {
+            let store = opening.open()?;
             let call = HookCall { agent, event: &event, input: &input, data: &folder };
             hooks::answer(&call, &store)
         });
@@ -85,6 +84,15 @@ fn answered(args: &HookArgs, location: &DatabaseLocation) -> anyhow::Result<Stri
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(anyhow::anyhow!("the answer was not finished")),
     }
+}
+
+/// What the agent says. It is read while the deadline runs, because an agent may keep its end open.
+fn input() -> anyhow::Result<String> {
+    let mut input = String::new();
+    // One more than may be shows that it is too long.
+    let most = MAX_INPUT_BYTES as u64 + 1;
+    std::io::stdin().lock().take(most).read_to_string(&mut input).context("cannot read standard input")?;
+    Ok(input)
 }
 
 /// Writes a line into the log. It names no content of a session.

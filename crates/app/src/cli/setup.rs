@@ -15,7 +15,7 @@ use super::{
     store_lookup::DatabaseLocation,
 };
 use crate::setup::{
-    AgentHome, FileChange, PlannedSetup, PlannedUndo, SetupAgent, SetupPart, SetupValues, parts_of,
+    AgentHome, FileChange, PlannedSetup, PlannedUndo, SetupAgent, SetupPart, SetupValues, parts_of, values_of,
 };
 
 #[derive(ClapArgs)]
@@ -63,14 +63,21 @@ pub(crate) fn run(args: &SetupArgs, location: &DatabaseLocation, out: CliOutput)
     if args.undo {
         return undo(agent, &home, &state, args.dry_run, out);
     }
-    let gateway = args.gateway.as_deref().unwrap_or(DEFAULT_GATEWAY).trim_end_matches('/');
+    let known = values_of(agent, &state)?;
+    let known_gateway = known.as_ref().map_or(DEFAULT_GATEWAY, |known| known.gateway.as_str());
+    let gateway = args.gateway.as_deref().unwrap_or(known_gateway).trim_end_matches('/');
     if !gateway.starts_with("http://") && !gateway.starts_with("https://") {
         bail!("`{gateway}` is no address: write it as http://127.0.0.1:8787");
     }
     let values = SetupValues {
         program: program()?,
-        database: location.named().map(absolute).transpose()?,
         gateway: gateway.to_owned(),
+        // What this command line leaves open stays as it was set up.
+        database: location
+            .named()
+            .map(absolute)
+            .transpose()?
+            .or_else(|| known.as_ref().and_then(|known| known.database.clone())),
     };
     let plan = PlannedSetup::new(agent, &wanted(args, agent), values, &home, &state)?;
     let mut report = SetupReport { out, agent, dry_run: args.dry_run };

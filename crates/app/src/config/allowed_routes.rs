@@ -16,6 +16,9 @@ use crate::units::printable;
 /// Most letters of a rule.
 const MAX_RULE_LETTERS: usize = 256;
 
+/// Path of the tools that ask recorded sessions.
+const HISTORY_PATH: &str = "/mcp";
+
 /// The permitted routes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -30,6 +33,8 @@ enum RouteRule {
     Inference,
     /// The list of models.
     Models,
+    /// The tools at `/mcp`, which ask recorded sessions.
+    History,
     /// A method, or any method, and a path in which `*` stands for any text.
     Path { method: Option<Method>, pattern: String },
 }
@@ -64,11 +69,11 @@ impl RouteList {
 pub(super) struct RouteListEntry(RouteRule);
 
 impl RouteListEntry {
-    /// Reads `inference`, `models`, `all`, or a method and a path such as `GET /v1/files/*`.
+    /// Reads `inference`, `models`, `history`, `all`, or a method and a path such as `GET /v1/files/*`.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{}` is no route: write inference, models, all, or a method and a path such as \"GET /v1/files/*\"",
+                "`{}` is no route: write inference, models, history, all, or a method and a path such as \"GET /v1/files/*\"",
                 printable(text)
             )
         };
@@ -76,6 +81,7 @@ impl RouteListEntry {
             "all" => RouteRule::All,
             "inference" => RouteRule::Inference,
             "models" => RouteRule::Models,
+            "history" => RouteRule::History,
             _ => {
                 let (method, path) = text.split_once(' ').ok_or_else(wrong)?;
                 let is_path = path.starts_with("/v1") && path.bytes().all(|byte| byte.is_ascii_graphic());
@@ -105,6 +111,7 @@ impl RouteRule {
                 let is_looking = *method == Method::GET || *method == Method::HEAD;
                 is_looking && Format::ALL.iter().any(|format| format.is_model_path(path))
             }
+            Self::History => path == HISTORY_PATH,
             Self::Path { method: only, pattern } => {
                 only.as_ref().is_none_or(|only| only == method) && matches_pattern(pattern, path)
             }
@@ -118,6 +125,7 @@ impl fmt::Display for RouteRule {
             Self::All => f.write_str("all"),
             Self::Inference => f.write_str("inference"),
             Self::Models => f.write_str("models"),
+            Self::History => f.write_str("history"),
             Self::Path { method: Some(method), pattern } => write!(f, "{method} {pattern}"),
             Self::Path { method: None, pattern } => write!(f, "* {pattern}"),
         }

@@ -13,7 +13,7 @@ use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
 
-use super::{Gateway, errors::GatewayError, response_body::ResponseBody};
+use super::{Gateway, admission::ProviderKeyOwner, errors::GatewayError, response_body::ResponseBody};
 use crate::mcp::HistoryServer;
 
 /// Largest request: arguments are a few kilobytes.
@@ -26,6 +26,12 @@ pub(super) async fn answer(
     body: Incoming,
 ) -> Result<Response<ResponseBody>, GatewayError> {
     let admitted = gateway.admission.admit(&head.headers)?;
+    // No provider is asked, so only a list that was written down counts.
+    if let Some(routes) = admitted.routes(ProviderKeyOwner::Clients)
+        && !routes.permits(&head.method, head.uri.path())
+    {
+        return Err(GatewayError::route_not_allowed(&head.method, head.uri.path(), &routes));
+    }
     let Some(shelf) = &gateway.shelf else { return Err(GatewayError::unknown_path()) };
     let _place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| GatewayError::busy())?;
     let store = Arc::clone(shelf.current().store());

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::setup::SetupAgent;
 
 /// Largest input that is read: an agent's whole session may be in it.
-pub(super) const MAX_INPUT_BYTES: usize = 256 << 20;
+pub(crate) const MAX_INPUT_BYTES: usize = 256 << 20;
 
 /// Largest transcript that a hook reads by itself, in bytes. A larger one is what the watching process has of it.
 const MAX_TRANSCRIPT_BYTES: u64 = 32 << 20;

@@ -16,6 +16,7 @@ use std::{path::Path, sync::Arc};
 use epitome::store::Store;
 use serde_json::{Value, json};
 
+pub(crate) use self::hook_input::MAX_INPUT_BYTES;
 use self::hook_input::{HookInput, HookSession};
 use crate::setup::SetupAgent;
 

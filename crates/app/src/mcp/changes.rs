@@ -12,6 +12,7 @@ use epitome::{
     },
     queries::{ModelAndFormat, pins},
     session::SummaryWorkers,
+    store::records::{SessionRow, ThreadRow},
 };
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -23,6 +24,16 @@ use super::{
 };
 
 impl AnswerContext {
+    /// The session that a call changes. Without a project the latest may be of any work, so it must be named.
+    fn changed_session(&self, arguments: &ToolArguments) -> anyhow::Result<(SessionRow, ThreadRow)> {
+        if self.access.project.is_none() && arguments.text("session")?.is_none() {
+            bail!(
+                "`session` is missing: no project is known here, so name the session (`search` tells its id)"
+            );
+        }
+        self.named_session(arguments)
+    }
+
     /// Opens a thread as its last call left it, on a runtime of this answer's own: it waits for the disk.
     fn reopened(&self, thread: ThreadId) -> anyhow::Result<(Runtime, Session)> {
         if self.store.is_read_only() {
@@ -41,7 +52,7 @@ impl AnswerContext {
 /// Pins words.
 pub(super) fn pin(context: &AnswerContext, arguments: &ToolArguments) -> anyhow::Result<Value> {
     let pin = Pin::Text(arguments.required("text")?.to_owned());
-    let (row, thread) = context.named_session(arguments)?;
+    let (row, thread) = context.changed_session(arguments)?;
     let is_new = !pins(&*context.store, thread.id)?.contains(&pin);
     if is_new {
         let (runtime, session) = context.reopened(thread.id)?;
@@ -57,7 +68,7 @@ pub(super) fn pin(context: &AnswerContext, arguments: &ToolArguments) -> anyhow:
 /// Compacts a session.
 pub(super) fn compact(context: &AnswerContext, arguments: &ToolArguments) -> anyhow::Result<Value> {
     let focus = arguments.text("focus")?.and_then(SummaryFocus::new);
-    let (row, thread) = context.named_session(arguments)?;
+    let (row, thread) = context.changed_session(arguments)?;
     let (runtime, session) = context.reopened(thread.id)?;
     let place = runtime.block_on(session.compact(focus.as_ref().map(SummaryFocus::text)))?;
     let event = context.store.read(thread.id, place, 1)?.pop();

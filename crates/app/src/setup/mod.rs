@@ -111,6 +111,11 @@ pub(crate) fn parts_of(agent: SetupAgent, state: &Path) -> anyhow::Result<Vec<Se
     Ok(SetupRecord::load(state, agent)?.map(|record| record.parts).unwrap_or_default())
 }
 
+/// Values that an agent was set up with.
+pub(crate) fn values_of(agent: SetupAgent, state: &Path) -> anyhow::Result<Option<SetupValues>> {
+    Ok(SetupRecord::load(state, agent)?.map(|record| record.values))
+}
+
 /// Plan of undoing a setup.
 pub(crate) struct PlannedUndo {
     record: SetupRecord,

@@ -195,3 +195,16 @@ fn whatever_goes_wrong_it_says_nothing_and_ends_well_and_a_line_tells_why() {
     assert!(run.success && run.stdout.is_empty() && run.stderr.is_empty(), "{}", run.stderr);
     assert!(fs::read_to_string(broken.path("hook.log")).expect("a log").contains("log.db"));
 }
+
+#[test]
+fn a_command_line_that_is_wrong_ends_well_too() {
+    let bench = Bench::new();
+    for args in
+        [&["hook", "nobody", "PreToolUse"][..], &["hook"], &["hook", "claude-code", "Stop", "--new-flag"]]
+    {
+        let run = Run::from(bench.command().args(args).output().expect("the binary runs"));
+        assert!(run.success && run.stdout.is_empty() && !run.stderr.is_empty(), "{args:?}: {}", run.stderr);
+    }
+    let wrong = bench.command().args(["hooks", "nobody"]).output().expect("the binary runs");
+    assert_eq!(wrong.status.code(), Some(2));
+}

@@ -236,6 +236,15 @@ fn what_a_user_chose_is_not_replaced_and_what_cannot_be_read_is_an_error() {
 }
 
 #[test]
+fn a_second_setup_keeps_the_values_of_the_first() {
+    let home = Home::new();
+    home.ok(&["claude-code", "--gateway", "http://10.0.0.7:9000"]);
+    home.ok(&["claude-code", "--mcp"]);
+    assert!(home.read(".claude/settings.json").contains("http://10.0.0.7:9000"));
+    assert!(home.read(".claude.json").contains("epitome"));
+}
+
+#[test]
 fn alone_it_says_which_agents_are_here_and_what_each_has() {
     let home = Home::new();
     home.ok(&["codex", "--mcp"]);

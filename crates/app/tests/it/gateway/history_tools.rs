@@ -63,6 +63,27 @@ fn a_principal_finds_its_own_sessions_and_nobody_elses() {
 }
 
 #[test]
+fn what_changes_a_session_needs_its_name_and_a_list_of_routes_counts() {
+    let provider = Provider::new();
+    let tokens = TOKENS.replace("principal = \"bob\"", "principal = \"bob\"\nallow = [\"inference\"]");
+    let gateway = Gateway::with(&provider, &["--mode", "record"], &tokens);
+    provider.answers(ok("Content-Type: application/json\r\n", ANSWER));
+    let path = "/v1/chat/completions";
+    gateway.ask(&post(path, &format!("{ANNA}Content-Type: application/json\r\n"), SAID));
+    eventually("it is recorded", || !Recorded::on(&gateway.bench).sessions().is_empty());
+    for call in
+        [json!({"name": "pin", "arguments": {"text": "x"}}), json!({"name": "compact", "arguments": {}})]
+    {
+        let answer = asked(&gateway, ANNA, "tools/call", &call).text();
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        assert!(answer.to_string().contains("`session` is missing"), "{answer}");
+    }
+    let refused = asked(&gateway, BOB, "tools/list", &json!({}));
+    assert_eq!(refused.status(), 403, "{refused:?}");
+}
+
+#[test]
 fn without_a_database_there_is_no_such_page() {
     let provider = Provider::new();
     let gateway = Gateway::before(&provider, "off");
