@@ -141,6 +141,9 @@ fn undo(
         report
             .done(&format!("{} was changed since: only what is epitome's was taken out", path.display()))?;
     }
+    if let Some(backups) = &done.backups {
+        report.done(&format!("the files as they were before are in {}", backups.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct UndoReport {
     pub(crate) restored: Vec<PathBuf>,
     /// Files that somebody changed since, from which only what is ours was taken.
     pub(crate) cleaned: Vec<PathBuf>,
+    /// Folder with the files as they were before the setup, kept if any file was changed since.
+    pub(crate) backups: Option<PathBuf>,
 }
 
 impl PlannedSetup {
@@ -138,7 +140,7 @@ impl PlannedUndo {
 
     /// Writes them, and forgets the setup.
     pub(crate) fn write(self, state: &Path) -> anyhow::Result<UndoReport> {
-        let mut report = UndoReport { restored: Vec::new(), cleaned: Vec::new() };
+        let mut report = UndoReport { restored: Vec::new(), cleaned: Vec::new(), backups: None };
         for (path, file) in self.files.all() {
             let is_as_written = self.record.is_as_written(path, file.before.as_deref());
             if file.before != file.after {
@@ -146,7 +148,11 @@ impl PlannedUndo {
             }
             if is_as_written { &mut report.restored } else { &mut report.cleaned }.push(path.clone());
         }
-        self.record.forget(state)?;
+        if report.cleaned.is_empty() {
+            self.record.forget(state)?;
+        } else {
+            report.backups = Some(self.record.forget_but_backups(state)?);
+        }
         Ok(report)
     }
 }

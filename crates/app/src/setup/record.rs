@@ -153,15 +153,28 @@ impl SetupRecord {
         Ok(folder)
     }
 
-    /// Removes the record, and the folders that were made and are empty.
+    /// Removes the record with its backups, and the folders that were made and are empty.
     pub(super) fn forget(&self, state: &Path) -> anyhow::Result<()> {
         let folder = state.join(&self.agent);
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        self.remove_empty_folders();
+        Ok(())
+    }
+
+    /// Removes the record and leaves its backups, whose folder is returned.
+    pub(super) fn forget_but_backups(&self, state: &Path) -> anyhow::Result<PathBuf> {
+        let folder = state.join(&self.agent);
+        let record = folder.join(RECORD_FILE);
+        fs::remove_file(&record).with_context(|| format!("cannot remove {}", record.display()))?;
+        self.remove_empty_folders();
+        Ok(folder)
+    }
+
+    fn remove_empty_folders(&self) {
         for folder in self.folders.iter().rev() {
             // One that somebody else uses by now stays.
             let _ = fs::remove_dir(folder);
         }
-        Ok(())
     }
 
     fn agent(&self) -> anyhow::Result<SetupAgent> {

@@ -206,6 +206,11 @@ fn what_was_changed_since_stays_and_only_ours_is_taken_out() {
     fs::write(&path, &changed).expect("writable");
     let said = home.ok(&["claude-code", "--undo"]);
     assert!(said.contains("was changed since"), "{said}");
+    let (_, backups) = said.trim().rsplit_once("the files as they were before are in ").expect("a folder");
+    let kept = fs::read_dir(backups)
+        .expect("readable")
+        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    assert!(kept.into_iter().any(|text| text == SETTINGS[0].1), "{said}");
     assert_eq!(home.read(".claude/settings.json"), SETTINGS[0].1.replace("\"opus\"", "\"sonnet\""));
     assert_eq!(home.read(".claude.json"), SETTINGS[1].1);
 }
