@@ -188,6 +188,8 @@ impl BlockingSession {
             let session = store.thread(thread)?.session;
             builder = builder.memory_files(folder.join(session.to_string()));
         }
+        // Whoever summarises, the configuration says what summaries attend to.
+        builder = builder.instructions(compact.instructions.clone());
         // Without a flag, who summarises is the configuration's choice.
         if summariser.is_some() && asked.is_none() {
             builder = with_summarisers(builder, compact, &profiles)?;
@@ -274,7 +276,7 @@ fn with_summarisers(
     if let Some(remote) = careful.transpose()?.flatten() {
         builder = builder.careful_summariser(remote);
     }
-    Ok(builder.instructions(compact.instructions))
+    Ok(builder)
 }
 
 fn print_lifecycle(happened: &LifecycleEvent) {

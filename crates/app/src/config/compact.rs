@@ -49,7 +49,7 @@ pub(super) struct RawCompact {
     memory_files: Option<Spanned<PathBuf>>,
     #[serde(default)]
     summariser: RawSummariser,
-    careful_summariser: Option<Spanned<RawSummariser>>,
+    careful_summariser: Option<Spanned<RawCarefulSummariser>>,
     #[serde(default)]
     hook: Vec<RawHook>,
 }
@@ -77,6 +77,16 @@ struct RawSummariser {
     format: Option<Spanned<String>>,
     key_env: Option<Spanned<String>>,
     timeout: Option<Spanned<String>>,
+}
+
+/// The table `[compact.careful_summariser]` of the file: a model, within the time of the usual summariser.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCarefulSummariser {
+    model: Option<Spanned<String>>,
+    url: Option<Spanned<String>>,
+    format: Option<Spanned<String>>,
+    key_env: Option<Spanned<String>>,
 }
 
 impl RawCompact {
@@ -231,7 +241,7 @@ fn folder(path: &Path) -> Result<PathBuf, String> {
 /// Reads the summariser of what users ask for. It is asked beside another, and needs an address of its own.
 fn careful(
     page: &ConfigText<'_>,
-    said: Spanned<RawSummariser>,
+    said: Spanned<RawCarefulSummariser>,
     usual: &RawSummariser,
     environment: EnvironmentLookup<'_>,
 ) -> anyhow::Result<ConfiguredSummariser> {
@@ -243,7 +253,9 @@ fn careful(
     if is_built_in {
         return Err(page.wrong(at, why));
     }
-    match said.into_inner().read(page, environment)? {
+    let RawCarefulSummariser { model, url, format, key_env } = said.into_inner();
+    let named = RawSummariser { known: None, model, url, format, key_env, timeout: None };
+    match named.read(page, environment)? {
         model @ ConfiguredSummariser::Model { .. } => Ok(model),
         ConfiguredSummariser::BuiltIn | ConfiguredSummariser::Session => {
             Err(page.wrong(at, "a careful summariser has a `model` and a `url`"))

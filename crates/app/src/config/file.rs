@@ -735,9 +735,12 @@ mod tests {
         );
         let session = "[compact.summariser]\nuse = 'session'\n";
         refused(
-            &format!("{session}[compact.careful_summariser]\nuse = 'session'"),
+            &format!("{session}[compact.careful_summariser]\nformat = 'anthropic'"),
             "has a `model` and a `url`",
         );
+        for key in ["use = 'session'", "timeout = '1m'"] {
+            refused(&format!("{session}[compact.careful_summariser]\n{key}"), "line 4: unknown field");
+        }
         let hook =
             |text: &str, expect: &str| refused(&format!("[[compact.hook]]\nname = 'a'\n{text}"), expect);
         hook("reserve = 0\ntext = 'x'", "line 3: `reserve` is 0");

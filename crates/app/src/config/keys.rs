@@ -202,22 +202,10 @@ pub(crate) const KEYS: &[ConfigKey] = &[
     all("compact.summariser.format", KeyKind::Text, "openai-chat", FORMATS),
     all("compact.summariser.key_env", KeyKind::Text, "", "Variable that holds its key."),
     all("compact.summariser.timeout", KeyKind::Text, "5m", "Time limit for a summary."),
-    all(
-        "compact.careful_summariser.use",
-        KeyKind::Word(&["built-in", "session"]),
-        "",
-        "Not allowed here: it needs a model of its own.",
-    ),
     all("compact.careful_summariser.model", KeyKind::Text, "", "Model for summaries that a person asks for."),
     all("compact.careful_summariser.url", KeyKind::Text, "", "Its address."),
     all("compact.careful_summariser.format", KeyKind::Text, "openai-chat", FORMATS),
     all("compact.careful_summariser.key_env", KeyKind::Text, "", "Variable that holds its key."),
-    all(
-        "compact.careful_summariser.timeout",
-        KeyKind::Text,
-        "",
-        "Of no effect: compact.summariser.timeout holds for both.",
-    ),
     gateway(
         "compact.hook[].name",
         KeyKind::Text,

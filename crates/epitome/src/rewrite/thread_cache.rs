@@ -504,11 +504,10 @@ mod tests {
         assert!(matches!(finish, Ok(FinishOutcome::Done)));
     }
 
-    #[test]
-    fn what_is_said_in_exchanges_that_are_written_with_their_answers_is_counted_once() {
-        let composing = RewriteSettings {
+    fn composing(profiles: Profiles) -> RewriteSettings {
+        RewriteSettings {
             policy: Policy::named("epitome").unwrap().clone(),
-            profiles: Arc::new(Profiles::builtin()),
+            profiles: Arc::new(profiles),
             window: None,
             holdout: 0,
             command: None,
@@ -517,7 +516,26 @@ mod tests {
             with_answers: true,
             heard: LifecycleHub::default(),
             functions: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_changed_profile_is_used_at_once() {
+        let (cache, store) = (ThreadCache::default(), temporary_store(StoreOptions::default()).unwrap());
+        let window = |tokens: u64| {
+            let mut profiles = Profiles::builtin();
+            let profile = format!("[[model]]\nname = \"m\"\nwire = \"chat\"\nwindow = {tokens}");
+            profiles.with_overrides(&profile).unwrap();
+            cache.setup(&*store, FORMAT, "m", &composing(profiles))
         };
+        let (before, same, after) = (window(50_000), window(50_000), window(20_000));
+        assert!(Arc::ptr_eq(&before, &same));
+        assert!(after.limit < before.limit, "{:?} {:?}", after.limit, before.limit);
+    }
+
+    #[test]
+    fn what_is_said_in_exchanges_that_are_written_with_their_answers_is_counted_once() {
+        let composing = composing(Profiles::builtin());
         let asked = Arc::new(Asked::default());
         let recorder = recorder(&composing, &asked);
         let message = |role: &str, text: &str| format!(r#"{{"role": "{role}", "content": "{text}"}}"#);

@@ -410,6 +410,26 @@ async fn a_pause_is_used_for_a_summary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pause_buys_no_summary_that_code_makes_for_nothing() {
+    let (format, clock) = (Format::OpenaiChat, Arc::new(AtomicI64::new(1_000_000)));
+    let ticks = Arc::clone(&clock);
+    let session = chat()
+        .policy(&crate::agent::roomy())
+        .clock(move || Timestamp(ticks.load(Ordering::Relaxed)))
+        .idle(Duration::from_millis(200))
+        .summariser(Remembers::default())
+        .summariser_prices(Profiles::builtin().find("gpt-5.1").unwrap().prices)
+        .begin()
+        .await
+        .unwrap();
+    session.user("Count the files.").await.unwrap();
+    play(&session, format, 0..7).await;
+    clock.fetch_add(60_000, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(session.jobs().await.unwrap().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_smaller_model_takes_over_what_the_old_one_left_compacted() {
     let format = Format::OpenaiChat;
     let mut profiles = Profiles::builtin();

@@ -55,6 +55,11 @@ impl ReplayLocation {
         }
     }
 
+    /// Returns true for a file in a named folder, which may be no transcript.
+    pub(in crate::cli) fn is_found(&self) -> bool {
+        matches!(self, Self::Found(_))
+    }
+
     /// Path of the file, if it is one, however it was named.
     pub(in crate::cli) fn path(&self) -> Option<PathBuf> {
         let (is_file, path) = self.identity();
