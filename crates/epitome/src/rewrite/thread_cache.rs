@@ -524,7 +524,7 @@ mod tests {
         let (cache, store) = (ThreadCache::default(), temporary_store(StoreOptions::default()).unwrap());
         let window = |tokens: u64| {
             let mut profiles = Profiles::builtin();
-            let profile = format!("[[model]]\nname = \"m\"\nwire = \"chat\"\nwindow = {tokens}");
+            let profile = format!("[[model]]\nname = \"m\"\nwire = \"openai-chat\"\nwindow = {tokens}");
             profiles.with_overrides(&profile).unwrap();
             cache.setup(&*store, FORMAT, "m", &composing(profiles))
         };
