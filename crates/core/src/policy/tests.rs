@@ -237,7 +237,7 @@ fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(summary("length = { fixed = 0 }"), @"line 2: `summary`: a `length` of 0 leaves nothing to say");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 10, least = 9, most = 3 } }"), @"line 2: `summary`: the least `length`, 9, is above the most, 3");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 0, least = 1, most = 3 } }"), @"line 2: `summary`: a `length` of 0 percent of the span; expected 1 to 100");
-    insta::assert_snapshot!(wrong("base = \"epitome\"\nsummary = \"no\""), @r#"line 2: invalid type: string "no", expected `false`, `true`, or a table with `keep`, `length`, `caps`, `shape`"#);
+    insta::assert_snapshot!(wrong("base = \"epitome\"\nsummary = \"no\""), @r#"line 2: invalid type: string "no", expected `false`, `true`, or a table with `keep`, `length`, `caps`, `shape`, `paid`"#);
 }
 
 #[test]
